@@ -11,6 +11,7 @@ mod process;
 mod signal;
 mod folder;
 mod audit;
+mod baseline;
 
 use clap::Parser;
 use std::process::ExitCode;
