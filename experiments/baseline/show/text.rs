@@ -246,8 +246,8 @@ impl<'o> Page<'o> {
         }
         let head: String = line.chars().take(CUT).collect();
         format!(
-            "{head}…({} more)",
-            counted(count - CUT, "character", "characters")
+            "{head}…({})",
+            counted(count - CUT, "more character", "more characters")
         )
     }
 
