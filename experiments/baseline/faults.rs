@@ -10,6 +10,7 @@ use super::load::load;
 use super::outcome::{Outcome, Run, Scope, Seen, Verdict, judge};
 use super::read::{Document, Fault, Member, Node, Pointer, Value};
 use super::replace::{Replaced, replace};
+use super::tamper::{Deed, Tamper, convict, tampers};
 use super::write::{canonical, document_of};
 
 const GROUP_NAMES: [&str; 3] = [
@@ -81,189 +82,94 @@ fn summary(found: &[Difference]) -> Vec<(Kind, &str)> {
     found.iter().map(|d| (d.kind, d.pointer.as_str())).collect()
 }
 
-/// Every node of the document by its pointer, the root first.
-fn pointers(node: &Node, at: Pointer, all: &mut Vec<Pointer>) {
-    all.push(at.clone());
-    match &node.value {
-        Value::Null | Value::Bool(_) | Value::Integer(_) | Value::Float(_) | Value::Text(_) => {}
-        Value::Array(elements) => {
-            elements
-                .iter()
-                .enumerate()
-                .for_each(|(index, element)| pointers(element, at.child(index), all));
-        }
-        Value::Object(members) => members
+/// The spoiled document as a file would give it.
+fn read_back(tamper: &Tamper) -> Document {
+    Document::read(canonical(tamper.document.root()).as_bytes())
+        .expect("a tampered file stays readable")
+}
+
+#[test]
+fn every_tamper_is_convicted_by_exactly_its_pointer() {
+    let original = frozen();
+    let mut counts = Deed::ALL.map(|_| 0);
+    for tamper in tampers(&original, GROUPS) {
+        let spoiled = read_back(&tamper);
+        assert_eq!(convict(&tamper, &original), Ok(()));
+        assert_eq!(
+            convict(
+                &Tamper {
+                    document: spoiled.clone(),
+                    ..tamper.clone()
+                },
+                &original
+            ),
+            Ok(())
+        );
+        assert!(!original.same_values(&spoiled));
+        assert_eq!(check(&spoiled, &original).verdict(), Verdict::Fail);
+        counts[Deed::ALL
             .iter()
-            .for_each(|m| pointers(&m.node, at.child(&m.name), all)),
+            .position(|deed| *deed == tamper.deed)
+            .expect("a deed")] += 1;
     }
+    // Counted by hand: 68 leaves (2 of them null), 30 objects and 13 arrays are 111 nodes, of which the root and the groups
+    // as a whole are neither retyped nor removed.
+    assert_eq!(counts, [66, 109, 109, 30, 13]);
 }
 
-/// What `change` makes of the node at `pointer`, in a copy read back from its text as a tampered file would be.
-fn tampered(document: &Document, pointer: &Pointer, change: impl FnOnce(&mut Value)) -> Document {
-    let mut root = document.root().clone();
-    let mut node = &mut root;
-    for token in pointer.tokens() {
-        node = match &mut node.value {
-            Value::Object(members) => {
-                &mut members
-                    .iter_mut()
-                    .find(|m| m.name == token)
-                    .expect("a member")
-                    .node
-            }
-            Value::Array(elements) => &mut elements[token.parse::<usize>().expect("an index")],
-            _ => panic!("{pointer} leads through a leaf"),
+#[test]
+fn every_tamper_is_convicted_in_what_was_seen_as_well() {
+    let original = frozen();
+    for tamper in tampers(&original, GROUPS) {
+        let mirrored = match tamper.deed.kind_in_baseline() {
+            Kind::Missing => Kind::Extra,
+            Kind::Extra => Kind::Missing,
+            kind @ (Kind::Value | Kind::Type) => kind,
         };
+        let found = differences(&original, &read_back(&tamper));
+        assert_eq!(
+            summary(&found),
+            [(mirrored, tamper.pointer.as_str())],
+            "{}",
+            tamper.deed.name()
+        );
     }
-    change(&mut node.value);
-    Document::read(canonical(&root).as_bytes()).expect("still strict")
 }
 
-fn without_last(pointer: &Pointer) -> (Pointer, String) {
-    let tokens: Vec<String> = pointer.tokens().collect();
-    let (last, above) = tokens.split_last().expect("not the root");
-    let parent = above
-        .iter()
-        .fold(Pointer::default(), |parent, token| parent.child(token));
-    (parent, last.clone())
-}
-
-fn all_pointers(document: &Document) -> Vec<Pointer> {
-    let mut all = Vec::new();
-    pointers(document.root(), Pointer::default(), &mut all);
-    all
-}
-
-/// Convicts a tampered copy, on either side, of exactly one difference.
-fn assert_convicted(original: &Document, tampered: &Document, kind: Kind, pointer: &Pointer) {
-    let found = differences(tampered, original);
-    let mirrored = match kind {
-        Kind::Missing => Kind::Extra,
-        Kind::Extra => Kind::Missing,
-        Kind::Value | Kind::Type => kind,
+#[test]
+fn a_judge_that_overlooks_or_misnames_convicts_nobody() {
+    let original = frozen();
+    let tamper = tampers(&original, GROUPS).next().expect("a tamper");
+    let overlooked = Tamper {
+        document: original.clone(),
+        ..tamper.clone()
     };
-    assert_eq!(
-        summary(&found),
-        [(mirrored, pointer.as_str())],
-        "the baseline was tampered with"
-    );
-    let found = differences(original, tampered);
-    assert_eq!(
-        summary(&found),
-        [(kind, pointer.as_str())],
-        "what was seen was tampered with"
-    );
-    assert_eq!(check(tampered, original).verdict(), Verdict::Fail);
-    assert!(!original.same_values(tampered));
-}
-
-#[test]
-fn every_changed_leaf_is_convicted_by_name() {
-    let original = frozen();
-    let mut tampers = 0;
-    for pointer in all_pointers(&original) {
-        let mut is_leaf = true;
-        let changed = tampered(&original, &pointer, |value| match value {
-            Value::Integer(number) => *number += 1,
-            Value::Bool(flag) => *flag = !*flag,
-            Value::Text(text) => text.push('x'),
-            Value::Null | Value::Float(_) | Value::Array(_) | Value::Object(_) => is_leaf = false,
-        });
-        if is_leaf {
-            assert_convicted(&original, &changed, Kind::Value, &pointer);
-            tampers += 1;
-        }
-    }
-    assert!(tampers > 60, "{tampers}");
-}
-
-#[test]
-fn every_changed_type_is_convicted_by_name() {
-    let original = frozen();
-    for pointer in all_pointers(&original) {
-        let changed = tampered(&original, &pointer, |value| {
-            *value = match value {
-                Value::Integer(number) => Value::Float(format!("{number}.0")),
-                Value::Bool(flag) => Value::Integer(i64::from(*flag)),
-                Value::Text(_) => Value::Null,
-                Value::Null => Value::Text("null".into()),
-                Value::Array(_) => Value::Object(vec![]),
-                Value::Object(_) | Value::Float(_) => Value::Array(vec![]),
-            };
-        });
-        assert_convicted(&original, &changed, Kind::Type, &pointer);
-    }
-}
-
-#[test]
-fn every_removed_member_and_element_is_convicted_by_name() {
-    let original = frozen();
-    for pointer in all_pointers(&original).into_iter().skip(1) {
-        let (parent, last) = without_last(&pointer);
-        let mut named = pointer.clone();
-        let changed = tampered(&original, &parent, |value| match value {
-            Value::Object(members) => members.retain(|m| m.name != last),
-            Value::Array(elements) => {
-                let index: usize = last.parse().expect("an index");
-                // Among equal neighbours nobody can say which one went: the last is named.
-                let text = |i: usize| canonical(&elements[i]);
-                let equal = (index + 1..elements.len())
-                    .take_while(|i| text(*i) == text(index))
-                    .count();
-                named = parent.child(index + equal);
-                elements.remove(index);
-            }
-            _ => panic!("{parent} holds nothing"),
-        });
-        assert_convicted(&original, &changed, Kind::Missing, &named);
-    }
-}
-
-#[test]
-fn every_added_member_and_element_is_convicted_by_name() {
-    let original = frozen();
-    for pointer in all_pointers(&original) {
-        let mut added = None;
-        let changed = tampered(&original, &pointer, |value| match value {
-            Value::Object(members) => {
-                added = Some(pointer.child("added"));
-                members.insert(
-                    0,
-                    Member {
-                        name: "added".into(),
-                        node: Value::Null.unplaced(),
-                    },
-                );
-            }
-            Value::Array(elements) => {
-                let middle = elements.len() / 2;
-                added = Some(pointer.child(middle));
-                elements.insert(middle, Value::Text("added".into()).unplaced());
-            }
-            Value::Null | Value::Bool(_) | Value::Integer(_) | Value::Float(_) | Value::Text(_) => {
-            }
-        });
-        if let Some(added) = added {
-            assert_convicted(&original, &changed, Kind::Extra, &added);
-        }
-    }
+    let said = convict(&overlooked, &original).expect_err("nothing was found");
+    assert!(said.ends_with("should be found, and nothing was"), "{said}");
+    let misnamed = Tamper {
+        pointer: Pointer::default().child("elsewhere"),
+        ..tamper
+    };
+    assert!(convict(&misnamed, &original).is_err());
 }
 
 #[test]
 fn a_difference_stands_in_the_entry_it_is_in() {
     let original = frozen();
-    for pointer in all_pointers(&original) {
-        let changed = tampered(&original, &pointer, |value| {
-            *value = Value::Float("0.5".into())
-        });
-        let outcome = check(&changed, &original);
-        let tokens: Vec<String> = pointer.tokens().collect();
+    for tamper in tampers(&original, GROUPS) {
+        let outcome = check(&tamper.document, &original);
+        let tokens: Vec<String> = tamper.pointer.tokens().collect();
         let entry = outcome
             .entries()
             .iter()
             .find(|e| !e.status.differences().is_empty());
         let expected = (tokens.len() > 1 && tokens[0] == "groups").then(|| tokens[1].clone());
-        assert_eq!(entry.map(|e| e.name.clone()), expected, "{pointer}");
+        assert_eq!(
+            entry.map(|e| e.name.clone()),
+            expected,
+            "{}",
+            tamper.pointer
+        );
         assert_eq!(outcome.count().differences(), 1);
     }
 }
@@ -328,12 +234,12 @@ fn twenty_regenerations_give_one_text_and_write_once() {
 #[test]
 fn what_lax_judges_let_pass_is_a_difference_or_a_named_error() {
     let original = frozen();
-    let groups = Pointer::default().child("groups");
-    let too_few = tampered(&original, &groups, |value| {
-        if let Value::Object(members) = value {
-            members.retain(|m| m.name != GROUP_NAMES[1]);
-        }
-    });
+    let gone = Pointer::default().child("groups").child(GROUP_NAMES[1]);
+    let is_that = |tamper: &Tamper| tamper.deed == Deed::Removed && tamper.pointer == gone;
+    let too_few = tampers(&original, GROUPS)
+        .find(is_that)
+        .expect("a tamper")
+        .document;
     let outcome = check(&too_few, &original);
     assert_eq!(
         summary(outcome.entries()[1].status.differences()),

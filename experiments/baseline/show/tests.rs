@@ -117,6 +117,26 @@ fn the_verdict_line_is_exact() {
         pass(SWEEPS, 0),
         "INCONCLUSIVE: no sweep was compared with results.json"
     );
+    let baseline = Document::read(BASELINE.as_bytes()).expect("test text");
+    let race = Seen {
+        name: "race".into(),
+        sentence: String::new(),
+        run: Run::Measured,
+    };
+    let race_alone = Document::read(br#"{"format": 1, "groups": {"race": {"accepted": 4}}}"#)
+        .expect("test text");
+    let selected = judge(
+        GROUPS,
+        "results.json",
+        Scope::Selected,
+        &baseline,
+        &race_alone,
+        vec![race],
+    );
+    assert_eq!(
+        verdict_line(&selected),
+        "PASS: 1 of 2 scenario groups matches results.json"
+    );
     let one = measured(
         &BASELINE
             .replace("accepted\"", "x\"")
