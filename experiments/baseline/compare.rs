@@ -167,7 +167,8 @@ fn named<'m>(members: &'m [Member], name: &str) -> Option<&'m Node> {
     members.iter().find(|m| m.name == name).map(|m| &m.node)
 }
 
-fn same(left: &Node, right: &Node) -> bool {
+/// Equal in value, wherever they stand.
+pub(super) fn same(left: &Node, right: &Node) -> bool {
     match (&left.value, &right.value) {
         (Value::Object(left), Value::Object(right)) => {
             left.len() == right.len()

@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`read`] takes the text strictly, [`write`] gives its one canonical form, [`load`] fetches it from
 //! disk, [`compare`] finds the differences, [`outcome`] turns them into a verdict, [`show`] renders that, [`emit`]
-//! prints it, [`splice`] and [`replace`] are the only way a baseline changes.
+//! prints it, [`splice`] and [`replace`] are the only way a baseline changes. [`tamper`] spoils it on purpose, to see it convicted.
 //!
 //! ```text
 //! let baseline = load(path, GROUPS)?;
@@ -29,6 +29,8 @@ pub mod emit;
 pub mod splice;
 
 pub mod replace;
+
+pub mod tamper;
 
 #[cfg(test)]
 mod faults;

@@ -21,6 +21,8 @@ pub enum Finding {
         /// Differences in no entry: the format, the protocol's constants.
         outside: Vec<Difference>,
         entries: Vec<Entry>,
+        /// Entries of the baseline that nobody asked for.
+        skipped: usize,
     },
 }
 
@@ -141,6 +143,10 @@ pub fn judge(
     if scope == Scope::Selected {
         by_entry.retain(|(name, _)| was_run(name));
     }
+    let skipped = known
+        .iter()
+        .filter(|member| by_entry.iter().all(|(name, _)| *name != member.name))
+        .count();
     let mut runs = seen.into_iter();
     let entries = by_entry.into_iter().map(|(name, differences)| {
         // The first of by_entry are those of seen, in order.
@@ -161,7 +167,11 @@ pub fn judge(
     Outcome {
         subject,
         file: file.into(),
-        finding: Finding::Compared { outside, entries },
+        finding: Finding::Compared {
+            outside,
+            entries,
+            skipped,
+        },
     }
 }
 
@@ -199,6 +209,14 @@ impl Outcome {
         match &self.finding {
             Finding::CannotCheck(_) => &[],
             Finding::Compared { outside, .. } => outside,
+        }
+    }
+
+    /// Entries of the baseline that a selection left out.
+    pub fn skipped(&self) -> usize {
+        match &self.finding {
+            Finding::CannotCheck(_) => 0,
+            Finding::Compared { skipped, .. } => *skipped,
         }
     }
 
@@ -378,6 +396,7 @@ mod tests {
             vec![seen("b", Run::Measured)],
         );
         assert_eq!(statuses(&outcome), [("b", "agrees", 0)]);
+        assert_eq!(outcome.skipped(), 1);
         assert_eq!(outcome.verdict(), Verdict::Pass);
     }
 

@@ -572,7 +572,7 @@ mod tests {
             .env("REPLACE_FILE", file)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null());
+            .stderr(Stdio::piped());
         command.spawn().expect("a child")
     }
 
@@ -623,12 +623,12 @@ mod tests {
     fn a_disk_that_fills_up_leaves_the_old_file_and_nothing_beside_it() {
         let it = folder();
         // The limit stands for the full disk: half a text fits. The blocks are 512 bytes.
-        let mut child = child("trap '' XFSZ; ulimit -f 1024; exec \"$@\"", &it.file);
-        let status = child.wait().expect("reaped");
-        assert_eq!(
-            status.code(),
-            Some(101),
-            "the child's replacement must fail"
+        let child = child("trap '' XFSZ; ulimit -f 1024; exec \"$@\"", &it.file);
+        let output = child.wait_with_output().expect("reaped");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            said.contains("write the new text beside it") && said.contains("FileTooLarge"),
+            "{said}"
         );
         assert!(it.is_untouched());
     }

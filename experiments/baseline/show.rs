@@ -62,7 +62,12 @@ pub fn verdict_line(outcome: &Outcome) -> String {
             } else {
                 "match"
             };
-            format!("PASS: {} {verb} {file}", entries(count.entries))
+            // A selection must not read like the whole.
+            let all = entries(count.entries + outcome.skipped());
+            match outcome.skipped() {
+                0 => format!("PASS: {all} {verb} {file}"),
+                _ => format!("PASS: {} of {all} {verb} {file}", count.entries),
+            }
         }
         Verdict::Fail => format!("FAIL: {}", failures(count, subject.member).join(", ")),
         Verdict::NotMeasured if count.entries == 0 => {

@@ -13,38 +13,30 @@ pub fn splice(baseline: &Document, seen: &Document, subject: Subject, order: &[&
     let Value::Object(top) = &baseline.root().value else {
         return seen.clone();
     };
-    let fresh = seen.entries(subject.member);
-    let spliced = |entries: &[Member]| {
-        let is_fresh = |kept: &&Member| fresh.iter().any(|new| new.name == kept.name);
-        let kept = entries.iter().filter(|member| !is_fresh(member));
-        let mut all: Vec<Member> = kept.chain(fresh).cloned().collect();
-        // A stable sort: what the order doesn't name keeps its own.
-        all.sort_by_key(|member| {
-            order
-                .iter()
-                .position(|name| *name == member.name)
-                .unwrap_or(order.len())
-        });
-        Value::Object(all)
-    };
-    let mut found = false;
-    let members = top.iter().map(|member| match &member.node.value {
-        Value::Object(entries) if member.name == subject.member => {
-            found = true;
-            Member {
-                name: member.name.clone(),
-                node: Node {
-                    place: member.node.place,
-                    value: spliced(entries),
-                },
-            }
-        }
-        _ => member.clone(),
-    });
-    let members = members.collect();
-    if !found {
+    let mut members = top.clone();
+    let held = members
+        .iter_mut()
+        .find(|member| member.name == subject.member);
+    let Some(Member {
+        node: Node {
+            value: Value::Object(entries),
+            ..
+        },
+        ..
+    }) = held
+    else {
         return seen.clone();
-    }
+    };
+    let fresh = seen.entries(subject.member);
+    entries.retain(|kept| fresh.iter().all(|new| new.name != kept.name));
+    entries.extend_from_slice(fresh);
+    // A stable sort: what the order doesn't name keeps its own.
+    entries.sort_by_key(|member| {
+        order
+            .iter()
+            .position(|name| *name == member.name)
+            .unwrap_or(order.len())
+    });
     Document::from_root(Node {
         place: baseline.root().place,
         value: Value::Object(members),

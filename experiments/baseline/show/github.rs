@@ -54,7 +54,7 @@ fn annotation(file: &str, place: Option<Place>, title: &str, message: &str) -> S
         Some(Place { line, column }) => format!(",line={line},col={column}"),
         None => String::new(),
     };
-    let (file, title) = (property(file), property(&visible(title)));
+    let (file, title) = (property(&visible(file)), property(&visible(title)));
     format!(
         "::error file={file}{position},title={title}::{}",
         data(message)
@@ -89,7 +89,7 @@ fn data(text: &str) -> String {
         .replace('\n', "%0A")
 }
 
-/// And these two more in a property. A path is passed on as it is, control characters included.
+/// And these two more in a property.
 fn property(text: &str) -> String {
     let text = text
         .replace('%', "%25")

@@ -22,6 +22,7 @@ pub(super) fn render(outcome: &Outcome) -> String {
         ("file", text(&outcome.file)),
         ("of", text(outcome.subject.member)),
         ("differences", number(count.differences())),
+        ("skipped", number(outcome.skipped())),
         ("outside", list(outcome.outside(), difference)),
         ("entries", list(outcome.entries(), entry)),
     ];

@@ -23,7 +23,11 @@ const CONTEXT: usize = 20;
 pub(super) fn render(outcome: &Outcome, style: Style, extent: Extent) -> String {
     let mut page = Page::new(outcome, style, extent);
     if extent != Extent::Verdict {
-        page.differences(outcome.outside());
+        if !outcome.outside().is_empty() {
+            let status = page.colored(Color::Red, &format!("{:<12}", "differs"));
+            page.line(&format!("{status}  outside the {}", outcome.subject.member));
+            page.differences(outcome.outside());
+        }
         for entry in outcome.entries() {
             page.entry(entry);
         }
@@ -246,8 +250,8 @@ impl<'o> Page<'o> {
         }
         let head: String = line.chars().take(CUT).collect();
         format!(
-            "{head}…({} more)",
-            counted(count - CUT, "character", "characters")
+            "{head}…({})",
+            counted(count - CUT, "more character", "more characters")
         )
     }
 
