@@ -185,3 +185,253 @@ fn sentence(path: &Path, error: &io::Error) -> String {
         path.display()
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::time::Instant;
+
+    use nix::errno::Errno;
+
+    use super::*;
+    use crate::process::{Child, Exit, Start};
+
+    fn place() -> tempfile::TempDir {
+        tempfile::tempdir().unwrap()
+    }
+
+    fn names(path: &Path) -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(20)
+    }
+
+    fn make_old(folder: &Path, age: Duration) {
+        File::open(folder).unwrap().set_modified(SystemTime::now() - age).unwrap();
+    }
+
+    /// This test binary as a process of its own that makes a folder in `place` and does as told.
+    fn other_run(place: &Path, then: &str) -> Child {
+        let program = std::env::current_exe().unwrap();
+        let arguments = [
+            format!("FOLDER_IN_TESTS={}", place.display()),
+            format!("THEN_IN_TESTS={then}"),
+            program.display().to_string(),
+            "--exact".to_owned(),
+            "folder::tests::as_another_run".to_owned(),
+            "--nocapture".to_owned(),
+            "--test-threads=2".to_owned(),
+        ];
+        let mut child = Child::spawn(&Start::program("another run", "/usr/bin/env", arguments)).unwrap();
+        while child.expect_line(soon()).unwrap() != "made" {}
+        child
+    }
+
+    #[test]
+    fn as_another_run() {
+        let Ok(place) = std::env::var("FOLDER_IN_TESTS") else { return };
+        signal::handle_interrupts().unwrap();
+        let folder = Folder::create_in(Path::new(&place)).unwrap();
+        let database = folder.database("identity").unwrap();
+        fs::write(database, "rows").unwrap();
+        let mut child = Child::spawn(&Start::program("sleeper", "/bin/sh", ["-c", "exec cat"])).unwrap();
+        println!("made");
+        match std::env::var("THEN_IN_TESTS").unwrap().as_str() {
+            // Ends with "could not measure" if it ever hears of its child's end.
+            "wait for a child" => assert!(child.expect_line(soon()).is_ok()),
+            "wait for its parent" => while crate::process::hear_parent().is_some() {},
+            other => panic!("nothing known as {other}"),
+        }
+    }
+
+    #[test]
+    fn a_folder_is_made_and_goes_with_all_that_is_in_it() {
+        let place = place();
+        let folder = Folder::create_in(place.path()).unwrap();
+        assert!(folder.path().starts_with(place.path().canonicalize().unwrap()));
+        assert_eq!(folder.path().metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(names(folder.path()), [LOCK]);
+        assert_eq!(folder.path().join(LOCK).metadata().unwrap().len(), 0);
+        fs::write(folder.database("a").unwrap(), "rows").unwrap();
+        symlink("/etc", folder.path().join("link")).unwrap();
+        drop(folder);
+        assert!(names(place.path()).is_empty());
+        assert!(Path::new("/etc").exists());
+    }
+
+    #[test]
+    fn every_database_has_an_empty_subfolder_of_its_own() {
+        let place = place();
+        let folder = Folder::create_in(place.path()).unwrap();
+        let paths = ["race", "race", "中文 a/b", "race"].map(|name| folder.database(name).unwrap());
+        let wanted = ["race", "race-2", "中文 a-b", "race-3"].map(|name| folder.path().join(name).join("store.db"));
+        assert_eq!(paths, wanted);
+        assert!(paths.iter().all(|path| names(path.parent().unwrap()).is_empty()));
+    }
+
+    #[test]
+    fn a_kept_folder_stays_where_it_is_and_is_never_swept() {
+        let place = place();
+        let folder = Folder::create_in(place.path()).unwrap();
+        let database = folder.database("a").unwrap();
+        fs::write(&database, "rows").unwrap();
+        let path = folder.path().to_owned();
+        assert_eq!(folder.keep().unwrap(), path);
+        make_old(&path, STALE_AFTER * 2);
+        sweep(place.path());
+        assert_eq!(fs::read_to_string(database).unwrap(), "rows");
+    }
+
+    #[test]
+    fn the_folder_of_a_killed_run_is_swept_at_the_next_start_and_that_of_a_live_one_is_not() {
+        let place = place();
+        let live = other_run(place.path(), "wait for its parent");
+        let mut dead = other_run(place.path(), "wait for its parent");
+        assert_eq!(names(place.path()).len(), 2);
+        dead.kill().unwrap();
+        assert_eq!(dead.finish(soon()).unwrap().exit, Exit::Signal(9));
+        assert_eq!(names(place.path()).len(), 2, "a killed run can't tidy up");
+        let ours = Folder::create_in(place.path()).unwrap();
+        assert_eq!(names(place.path()).len(), 2, "the live one's and ours");
+        drop(ours);
+        assert_eq!(live.finish(soon()).unwrap().exit, Exit::Code(0));
+        assert!(names(place.path()).is_empty());
+    }
+
+    #[test]
+    fn an_interrupted_run_leaves_no_folder_and_no_child_and_dies_of_the_signal() {
+        for (signal, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
+            for then in ["wait for its parent", "wait for a child"] {
+                let place = place();
+                let run = other_run(place.path(), then);
+                let pid = run.pid();
+                let kill = Start::program("kill", "/bin/sh", ["-c", &format!("kill -{signal} {pid}")]);
+                let sleeper = children_of(pid);
+                assert_eq!(sleeper.len(), 1);
+                Child::spawn(&kill).unwrap().finish_well(soon()).unwrap();
+                let ended = run.wait(soon()).unwrap();
+                assert_eq!(ended.exit, Exit::Signal(number), "{}", ended.stderr);
+                assert_eq!(ended.stderr, "");
+                assert!(names(place.path()).is_empty());
+                assert!(!Path::new("/proc").join(&sleeper[0]).exists());
+            }
+        }
+    }
+
+    #[test]
+    fn a_folder_being_made_is_not_swept_and_an_old_one_without_a_lock_is() {
+        let place = place();
+        let [fresh, empty, making] = ["fresh", "empty", "making"].map(|name| {
+            let path = place.path().join(format!("{PREFIX}{name}"));
+            fs::create_dir(&path).unwrap();
+            path
+        });
+        fs::write(making.join(LOCK_IN_THE_MAKING), "").unwrap();
+        make_old(&empty, STALE_AFTER * 2);
+        make_old(&making, STALE_AFTER * 2);
+        make_old(&fresh, STALE_AFTER / 2);
+        sweep(place.path());
+        assert_eq!(names(place.path()), [format!("{PREFIX}fresh")]);
+    }
+
+    #[test]
+    fn what_only_looks_like_ours_is_left_alone() {
+        let place = place();
+        let elsewhere = tempfile::tempdir().unwrap();
+        fs::write(elsewhere.path().join(LOCK), "").unwrap();
+        make_old(elsewhere.path(), STALE_AFTER * 2);
+        symlink(elsewhere.path(), place.path().join(format!("{PREFIX}link"))).unwrap();
+        fs::write(place.path().join(format!("{PREFIX}file")), "").unwrap();
+        let other = place.path().join("durable-admission-notes");
+        fs::create_dir(&other).unwrap();
+        fs::write(other.join(LOCK), "").unwrap();
+        make_old(&other, STALE_AFTER * 2);
+        let before = names(place.path());
+        sweep(place.path());
+        assert_eq!(names(place.path()), before);
+        assert_eq!(names(elsewhere.path()), [LOCK]);
+    }
+
+    #[test]
+    fn a_link_in_place_of_a_lock_is_not_followed() {
+        let place = place();
+        let elsewhere = place.path().join("elsewhere");
+        fs::write(&elsewhere, "").unwrap();
+        let folder = place.path().join(format!("{PREFIX}planted"));
+        fs::create_dir(&folder).unwrap();
+        symlink(&elsewhere, folder.join(LOCK)).unwrap();
+        sweep(place.path());
+        assert_eq!(names(&folder), [LOCK]);
+    }
+
+    #[test]
+    fn a_folder_of_somebody_else_is_left_alone() {
+        let place = place();
+        let folder = place.path().join(format!("{PREFIX}theirs"));
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join(LOCK), "").unwrap();
+        // Only root can give a folder away; nobody else can make this case.
+        if std::os::unix::fs::chown(&folder, Some(65534), None).is_ok() {
+            sweep(place.path());
+            assert!(folder.join(LOCK).exists());
+        }
+    }
+
+    #[test]
+    fn runs_that_start_at_once_do_not_sweep_each_other() {
+        let place = place();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        let folder = Folder::create_in(place.path()).unwrap();
+                        assert!(folder.path().join(LOCK).exists());
+                        assert!(!fs::exists(folder.database("a").unwrap()).unwrap());
+                    }
+                });
+            }
+        });
+        assert!(names(place.path()).is_empty());
+    }
+
+    #[test]
+    fn a_place_that_can_not_be_used_is_a_sentence() {
+        let place = place();
+        let file = place.path().join("file");
+        fs::write(&file, "").unwrap();
+        let told = [
+            (place.path().join("none"), "does not exist"),
+            (file.clone(), "is not a folder"),
+            (file.join("below"), "is not a folder"),
+            (PathBuf::new(), "does not exist"),
+        ];
+        for (path, wanted) in told {
+            let said = Folder::create_in(&path).map(|_| ()).unwrap_err().to_string();
+            assert!(said.contains(wanted) && said.contains("set TMPDIR to"), "{}: {said}", path.display());
+        }
+        for (error, wanted) in [
+            (Errno::ENOSPC, "is full"),
+            (Errno::EDQUOT, "is full"),
+            (Errno::EACCES, "may not be written to"),
+            (Errno::EROFS, "may not be written to"),
+            (Errno::EIO, "can't be used (Input/output error (os error 5))"),
+        ] {
+            let said = sentence(place.path(), &error.into());
+            assert!(said.contains(wanted) && said.contains("set TMPDIR to"), "{said}");
+        }
+    }
+
+    fn children_of(pid: u32) -> Vec<String> {
+        let mut children = Vec::new();
+        for task in fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
+            let text = fs::read_to_string(task.unwrap().path().join("children")).unwrap();
+            children.extend(text.split_whitespace().map(str::to_owned));
+        }
+        children
+    }
+}

@@ -173,6 +173,11 @@ impl Child {
         Ok(child)
     }
 
+    /// For looking at it. To signal it by this number would be to signal whoever has it by then.
+    pub fn pid(&self) -> u32 {
+        self.locked().id()
+    }
+
     pub fn label(&self) -> &str {
         &self.label
     }
@@ -236,8 +241,13 @@ impl Child {
 
     /// Ends its standard input and waits for its end.
     pub fn finish(mut self, deadline: Instant) -> Result<Ended, NotMeasured> {
-        let since = Instant::now();
         self.stdin = None;
+        self.wait(deadline)
+    }
+
+    /// Waits for its end without a word to it.
+    pub fn wait(mut self, deadline: Instant) -> Result<Ended, NotMeasured> {
+        let since = Instant::now();
         // All that it wrote is in the pipes once it has ended. A descendant may hold them open: we don't wait for that one.
         while self.poll_exit()?.is_none() && !(self.stdout.is_none() && self.stderr.is_none()) {
             if Instant::now() >= deadline {
@@ -453,10 +463,6 @@ impl PlannedDeath {
 
     pub fn boundary(&self) -> &str {
         &self.boundary
-    }
-
-    pub fn exit_code(&self) -> i32 {
-        PLANNED_EXIT_CODE
     }
 }
 
