@@ -239,7 +239,7 @@ mod tests {
         let folder = Folder::create_in(Path::new(&place)).unwrap();
         let database = folder.database("identity").unwrap();
         fs::write(database, "rows").unwrap();
-        let mut child = Child::spawn(&Start::program("sleeper", "/bin/sh", ["-c", "exec sleep 60"])).unwrap();
+        let mut child = Child::spawn(&Start::program("sleeper", "/bin/sh", ["-c", "exec cat"])).unwrap();
         println!("made");
         match std::env::var("THEN_IN_TESTS").unwrap().as_str() {
             // Ends with "could not measure" if it ever hears of its child's end.
