@@ -97,7 +97,7 @@ pub fn logical_dump(connection: &Connection) -> String {
     for table in tables {
         dump += &format!("{table}\n");
         let mut statement = connection.prepare(&format!("SELECT * FROM {table} ORDER BY 1")).unwrap();
-        let columns: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+        let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
         let mut found = statement.query([]).unwrap();
         while let Some(row) = found.next().unwrap() {
             for column in columns.iter().filter(|column| *column != "tick") {

@@ -148,6 +148,10 @@ fn obey(store: &mut Option<Store>, command: &[Value]) -> Result<String, Error> {
         store.take().unwrap().close()?;
         return Ok("closed".to_owned());
     }
+    if text(0) == "enter" {
+        std::env::set_current_dir(text(1)).unwrap();
+        return Ok("entered".to_owned());
+    }
     if text(0) == "limit_file_size" {
         let (_, hard) = getrlimit(Resource::RLIMIT_FSIZE).unwrap();
         setrlimit(Resource::RLIMIT_FSIZE, command[1].as_u64().unwrap_or(hard), hard).unwrap();
