@@ -1,0 +1,124 @@
+//! What a child process of the harness does. Its whole configuration comes in argv.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Subcommand;
+use durable_admission::{Boundary, Error, Observer, Request, Store, Token};
+
+use crate::fixture;
+use crate::process::{self, NotMeasured, Start};
+use crate::record::Payload;
+
+/// No child of a sound run comes near it, on a busy machine neither.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const ANSWER: &str = "answer ";
+
+/// The instant by which what is being waited for has to have happened.
+pub fn deadline() -> Instant {
+    Instant::now() + PATIENCE
+}
+
+#[derive(Subcommand)]
+pub enum Role {
+    /// Plays the boundary's verb and dies at the boundary.
+    Crash { parent: u32, store: PathBuf, boundary: Boundary },
+    /// Opens the store, waits to be let go, admits one request.
+    Race { parent: u32, store: PathBuf, request_id: String, tenant: String, payload: String },
+}
+
+/// How the parent starts a child that is to die at `boundary`.
+pub fn casualty(store: &Path, boundary: Boundary) -> Result<Start, NotMeasured> {
+    start(boundary.name(), "crash", store, [boundary.name().to_owned()])
+}
+
+/// How the parent starts a child that races for room.
+pub fn racer(store: &Path, request_id: &str, tenant: &str, payload: Payload) -> Result<Start, NotMeasured> {
+    start(request_id, "race", store, [request_id.to_owned(), tenant.to_owned(), payload.text()])
+}
+
+/// The answer that a child's line tells, if it tells one.
+pub fn answer_in(line: &str) -> Option<&str> {
+    line.strip_prefix(ANSWER)
+}
+
+fn start<const N: usize>(label: &str, role: &str, store: &Path, rest: [String; N]) -> Result<Start, NotMeasured> {
+    let mut arguments: Vec<OsString> = vec!["child".into(), role.into(), std::process::id().to_string().into()];
+    arguments.push(store.into());
+    arguments.extend(rest.map(OsString::from));
+    Start::own(label, arguments)
+}
+
+impl Role {
+    pub fn play(self) -> ExitCode {
+        let told = match self {
+            Role::Crash { parent, store, boundary } => {
+                process::child_started(parent);
+                crash(&store, boundary)
+            }
+            Role::Race { parent, store, request_id, tenant, payload } => {
+                process::child_started(parent);
+                race(&store, Request { request_id: &request_id, tenant: &tenant, payload: &payload })
+            }
+        };
+        match told {
+            Ok(answer) => {
+                process::tell_parent(&format!("{ANSWER}{answer}"));
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                process::tell_parent(&format!("error: {error}").replace('\n', " "));
+                ExitCode::SUCCESS
+            }
+        }
+    }
+}
+
+fn crash(store: &Path, boundary: Boundary) -> Result<&'static str, Error> {
+    play_verb_of(boundary, &mut Store::open(store, &fixture::LIMITS)?.observed_by(DieAt(boundary)))
+}
+
+/// The verb that crosses the boundary, with the inputs that every scene of a crash uses. Comes back only if nothing
+/// died on the way.
+pub fn play_verb_of(boundary: Boundary, store: &mut Store<impl Observer>) -> Result<&'static str, Error> {
+    match boundary {
+        Boundary::AdmitAfterIntent | Boundary::AdmitBeforeCommit | Boundary::AdmitAfterCommit => {
+            Ok(store.admit(Request { request_id: REQUEST_ID, tenant: TENANT, payload: &PAYLOAD.text() })?.name())
+        }
+        Boundary::ResolveAfterEffect | Boundary::ResolveBeforeCommit | Boundary::ResolveAfterCommit => {
+            Ok(store.resolve(&token(), RESOLVE_TICK)?.name())
+        }
+        Boundary::CancelBeforeCommit | Boundary::CancelAfterCommit => Ok(store.cancel_unstarted(REQUEST_ID)?.name()),
+    }
+}
+
+pub const REQUEST_ID: &str = "one";
+pub const TENANT: &str = "a";
+pub const PAYLOAD: Payload = Payload::new("abc", 1);
+pub const RESOLVE_TICK: i64 = 1;
+
+/// The right to report on the first claim.
+pub fn token() -> Token {
+    Token { request_id: REQUEST_ID.to_owned(), generation: 1 }
+}
+
+struct DieAt(Boundary);
+
+impl Observer for DieAt {
+    fn crossed(&mut self, boundary: Boundary) {
+        if boundary == self.0 {
+            process::die_at(boundary.name());
+        }
+    }
+}
+
+fn race(store: &Path, request: Request<'_>) -> Result<&'static str, Error> {
+    let mut store = Store::open(store, &fixture::LIMITS)?;
+    process::await_go();
+    let answer = store.admit(request)?.name();
+    store.close()?;
+    Ok(answer)
+}

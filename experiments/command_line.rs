@@ -1,0 +1,123 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+use crate::baseline::show::Format;
+use crate::child;
+use crate::groups::GROUPS;
+
+/// Plays the scenario groups for real and compares what it sees, field by field, with the frozen results.json.
+///
+/// Exit codes: 0 agrees, 1 differs, 2 usage or baseline unreadable or not writable, 3 could not measure.
+#[derive(Parser)]
+#[command(name = "durable-admission", version, args_conflicts_with_subcommands = true, max_term_width = 100)]
+pub struct CommandLine {
+    #[command(subcommand)]
+    pub job: Option<Job>,
+
+    /// Only these scenario groups (see --list); the others are neither run nor changed
+    #[arg(value_name = "GROUP", value_parser = PossibleValuesParser::new(GROUPS.map(|group| group.name)), hide_possible_values = true)]
+    pub groups: Vec<String>,
+
+    /// Print the scenario groups, each with what it shows, and run nothing
+    #[arg(long, conflicts_with_all = ["check", "groups"])]
+    pub list: bool,
+
+    #[command(flatten)]
+    pub judging: Judging,
+}
+
+/// How what was seen is judged, shown and kept.
+#[derive(Args)]
+pub struct Judging {
+    /// Compare only; without it, the frozen file is rewritten where a value changed
+    #[arg(long)]
+    pub check: bool,
+
+    /// The frozen file [default: results.json of this checkout]
+    #[arg(long, value_name = "PATH")]
+    pub results: Option<PathBuf>,
+
+    /// Leave the databases behind and say where
+    #[arg(long)]
+    pub keep: bool,
+
+    /// Show what regenerating would change, and write nothing
+    #[arg(long, conflicts_with = "check")]
+    pub dry_run: bool,
+
+    /// Write what was seen to this file, and leave the frozen file as it is
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+
+    /// Let a run regenerate the frozen file though the environment variable CI is set
+    #[arg(long, conflicts_with = "check")]
+    pub regenerate_in_ci: bool,
+
+    /// Check so many times, and report any run that differed
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "check", value_parser = clap::value_parser!(u32).range(1..))]
+    pub repeat: u32,
+
+    /// How the result is printed on standard output
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
+    pub format: FormatName,
+
+    /// Print every difference in full
+    #[arg(long)]
+    pub full: bool,
+
+    /// When to use colors; `auto` asks the terminal and NO_COLOR
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
+    pub color: When,
+
+    /// No progress, and of a text result only the verdict and what differs
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FormatName {
+    Text,
+    Json,
+    Junit,
+    Github,
+}
+
+impl From<FormatName> for Format {
+    fn from(name: FormatName) -> Self {
+        match name {
+            FormatName::Text => Format::Text,
+            FormatName::Json => Format::Json,
+            FormatName::Junit => Format::Junit,
+            FormatName::Github => Format::Github,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum When {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Subcommand)]
+pub enum Job {
+    /// Tamper with every field of the frozen results, one at a time, and demand that the judge names each
+    SelfTest {
+        /// The frozen file [default: results.json of this checkout]
+        #[arg(long, value_name = "PATH")]
+        results: Option<PathBuf>,
+    },
+    /// Print a shell's completions
+    Completions { shell: Shell },
+    /// Print the manual page
+    Man,
+    /// What a child process of a run does
+    #[command(subcommand, hide = true)]
+    Child(child::Role),
+}

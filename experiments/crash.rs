@@ -1,0 +1,176 @@
+//! One scene per crash boundary: a real child dies there, then a fresh connection looks.
+//!
+//! What is on disk can't tell two boundaries of one transaction apart. So the scene also tells, for every table that the
+//! verb writes, whether the boundary is crossed before that write or after it: a trigger that refuses the write is
+//! planted, and the verb is played to see whether it still comes to the boundary.
+
+use std::cell::RefCell;
+use std::fs;
+use std::path::Path;
+use std::rc::Rc;
+
+use durable_admission::{Boundary, Observer, Snapshot, State, Store};
+use rusqlite::Connection;
+
+use crate::child::{self, PAYLOAD, REQUEST_ID, RESOLVE_TICK, TENANT};
+use crate::fixture;
+use crate::process::{Child, NotMeasured, PLANNED_EXIT_CODE, PlannedDeath};
+use crate::record::{self, Input, Request, Wal};
+use crate::scene::{Death, Expectation, Laboratory, Scene, Stop};
+
+/// PROTOCOL, *The eight crash boundaries*: what is on disk afterwards, and what the retry hears.
+struct Expected {
+    on_disk: Option<State>,
+    retry: &'static str,
+    wal: Wal,
+}
+
+const fn expected_at(boundary: Boundary) -> Expected {
+    let (on_disk, retry, wal) = match boundary {
+        Boundary::AdmitAfterIntent | Boundary::AdmitBeforeCommit => (None, "accepted", Wal::Nothing),
+        Boundary::AdmitAfterCommit => (Some(State::Queued), "replay", Wal::Frames),
+        Boundary::ResolveAfterEffect | Boundary::ResolveBeforeCommit => (Some(State::Inflight), "replay", Wal::Nothing),
+        Boundary::ResolveAfterCommit => (Some(State::Done), "replay", Wal::Frames),
+        Boundary::CancelBeforeCommit => (Some(State::Queued), "replay", Wal::Nothing),
+        Boundary::CancelAfterCommit => (Some(State::Cancelled), "replay", Wal::Frames),
+    };
+    Expected { on_disk, retry, wal }
+}
+
+pub fn play(laboratory: &mut Laboratory<'_>, boundary: Boundary) -> Result<record::Scene, Stop> {
+    let scratch = laboratory.scratch(boundary.name())?;
+    let mut scene = Scene::of_boundary(laboratory, boundary)?;
+    prepare(&mut scene, boundary)?;
+    scene.leave()?;
+    let [written, not_yet_written] = writes_around(boundary, scene.path(), &scratch)?;
+
+    let pointer = scene.next_pointer();
+    let child = Child::spawn(&child::casualty(scene.path(), boundary)?)?;
+    PlannedDeath::witness(child, boundary.name(), child::deadline())
+        .map_err(|error| NotMeasured { what: format!("{pointer}/exit_code: {}", error.what) })?;
+
+    let expected = expected_at(boundary);
+    let wal = wal_left_beside(scene.path());
+    scene.laboratory.expect(
+        || format!("{pointer}/wal_left_to_recover: {wal:?} was left by a death at {boundary}, not {:?}", expected.wal),
+        Expectation::equal(&wal, &expected.wal),
+    );
+    let found = scene.return_to()?;
+    let on_disk = found.tasks.first().map(|task| task.state);
+    scene.laboratory.expect(
+        || format!("{pointer}/found: {on_disk:?} is on disk after a death at {boundary}, not {:?}", expected.on_disk),
+        Expectation::equal(summary(&found), expected_summary(expected.on_disk)),
+    );
+    let (verb, input) = verb_of(boundary);
+    scene.died(Death { verb, input, at: boundary, exit_code: PLANNED_EXIT_CODE, written, not_yet_written, wal, found });
+
+    scene.admit(REQUEST_ID, TENANT, PAYLOAD, expected.retry)?;
+    scene.end_scene()
+}
+
+/// What has to be there before the verb makes sense.
+fn prepare(scene: &mut Scene<'_, '_>, boundary: Boundary) -> Result<(), Stop> {
+    match boundary {
+        Boundary::AdmitAfterIntent | Boundary::AdmitBeforeCommit | Boundary::AdmitAfterCommit => Ok(()),
+        Boundary::ResolveAfterEffect | Boundary::ResolveBeforeCommit | Boundary::ResolveAfterCommit => {
+            scene.admit(REQUEST_ID, TENANT, PAYLOAD, "accepted")?;
+            scene.claim(0, (REQUEST_ID, 1)).map(drop)
+        }
+        Boundary::CancelBeforeCommit | Boundary::CancelAfterCommit => {
+            scene.admit(REQUEST_ID, TENANT, PAYLOAD, "accepted")
+        }
+    }
+}
+
+fn verb_of(boundary: Boundary) -> (&'static str, Input) {
+    match boundary {
+        Boundary::AdmitAfterIntent | Boundary::AdmitBeforeCommit | Boundary::AdmitAfterCommit => {
+            let request = Request { id: REQUEST_ID.to_owned(), tenant: TENANT.to_owned(), payload: PAYLOAD };
+            ("admit", Input::Request { request })
+        }
+        Boundary::ResolveAfterEffect | Boundary::ResolveBeforeCommit | Boundary::ResolveAfterCommit => {
+            ("resolve", Input::Report { token: (&child::token()).into(), tick: RESOLVE_TICK })
+        }
+        Boundary::CancelBeforeCommit | Boundary::CancelAfterCommit => {
+            ("cancel_unstarted", Input::Id { request_id: REQUEST_ID.to_owned() })
+        }
+    }
+}
+
+fn wal_left_beside(database: &Path) -> Wal {
+    let mut wal = database.as_os_str().to_owned();
+    wal.push("-wal");
+    match fs::metadata(wal) {
+        Ok(metadata) if metadata.len() > 0 => Wal::Frames,
+        Ok(_) | Err(_) => Wal::Nothing,
+    }
+}
+
+/// State of the one task, intents, effects, usage.
+type Summary = (Option<State>, usize, u64, u64, (u64, u64));
+
+fn summary(found: &Snapshot) -> Summary {
+    let state = found.tasks.first().map(|task| task.state);
+    (state, found.tasks.len(), found.intents, found.effects, (found.usage.count, found.usage.bytes))
+}
+
+fn expected_summary(on_disk: Option<State>) -> Summary {
+    let there = u64::from(on_disk.is_some());
+    let (effects, held) = match on_disk {
+        None | Some(State::Cancelled) => (0, (0, 0)),
+        Some(State::Done) => (1, (0, 0)),
+        Some(State::Queued | State::Inflight | State::Quarantined) => (0, (1, 3)),
+    };
+    (on_disk, there as usize, there, effects, held)
+}
+
+const TABLES: [&str; 4] = ["intent", "task", "effect", "usage"];
+
+/// Of the tables that the boundary's verb writes: those written when it is crossed, and those not yet.
+fn writes_around(boundary: Boundary, prepared: &Path, scratch: &Path) -> Result<[Vec<&'static str>; 2], Stop> {
+    let (mut written, mut not_yet_written) = (Vec::new(), Vec::new());
+    for table in TABLES {
+        let store = scratch.with_file_name(format!("{table}.db"));
+        // Nobody has it open: its closing moved all of its WAL into it.
+        fs::copy(prepared, &store).map_err(|error| NotMeasured {
+            what: format!("{} can't be copied beside itself ({error}); make room and run again", prepared.display()),
+        })?;
+        refuse_writes(&store, table)?;
+        let crossed = Crossed::default();
+        let mut store = Store::open(&store, &fixture::LIMITS)?.observed_by(crossed.clone());
+        match child::play_verb_of(boundary, &mut store) {
+            Err(_) if crossed.includes(boundary) => not_yet_written.push(table),
+            Err(_) => written.push(table),
+            // The verb does not write this table.
+            Ok(_) => {}
+        }
+    }
+    Ok([written, not_yet_written])
+}
+
+fn refuse_writes(store: &Path, table: &str) -> Result<(), Stop> {
+    let plant = || {
+        let connection = Connection::open(store)?;
+        connection.execute_batch(&format!(
+            "PRAGMA synchronous = OFF;
+             CREATE TRIGGER refuse_insert BEFORE INSERT ON {table} BEGIN SELECT RAISE(ABORT, 'refused'); END;
+             CREATE TRIGGER refuse_update BEFORE UPDATE ON {table} BEGIN SELECT RAISE(ABORT, 'refused'); END;"
+        ))
+    };
+    plant().map_err(|error| Stop::Broken(format!("no trigger can be planted on table {table}: {error}")))
+}
+
+#[derive(Clone, Default)]
+struct Crossed(Rc<RefCell<Vec<Boundary>>>);
+
+impl Crossed {
+    fn includes(&self, boundary: Boundary) -> bool {
+        self.0.borrow().contains(&boundary)
+    }
+}
+
+impl Observer for Crossed {
+    fn crossed(&mut self, boundary: Boundary) {
+        self.0.borrow_mut().push(boundary);
+    }
+}

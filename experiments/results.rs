@@ -1,0 +1,87 @@
+//! The job behind `results.json`: plays the scenario groups.
+
+use std::time::Instant;
+
+use crate::baseline::outcome::{Run, Seen};
+use crate::baseline::write::document_of;
+use crate::baseline::{self, Subject};
+use crate::fixture;
+use crate::folder::Folder;
+use crate::groups::{GROUPS, Group};
+use crate::job::{Job, Played};
+use crate::process::NotMeasured;
+use crate::progress::{Progress, say};
+use crate::record::{self, Results};
+use crate::scene::Stop;
+
+pub struct ScenarioGroups {
+    pub databases: Databases,
+}
+
+/// What becomes of the databases that were used.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Databases {
+    Removed,
+    Kept,
+}
+
+impl Job for ScenarioGroups {
+    fn subject(&self) -> Subject {
+        baseline::GROUPS
+    }
+
+    fn names(&self) -> Vec<&'static str> {
+        GROUPS.map(|group| group.name).to_vec()
+    }
+
+    fn play(&self, selected: &[&'static str], progress: &Progress) -> Result<Played, NotMeasured> {
+        let folder = Folder::create()?;
+        let mut measured = Vec::new();
+        let mut seen = Vec::new();
+        for group in GROUPS.iter().filter(|group| selected.contains(&group.name)) {
+            progress.begin(group.name);
+            let began = Instant::now();
+            let (story, run) = play(group, &folder);
+            progress.end(&format!("{} {} ({} ms)", group.name, described(&run), began.elapsed().as_millis()));
+            measured.extend(story.map(|story| (group.name, story)));
+            seen.push(Seen { name: group.name.to_owned(), sentence: group.shows.to_owned(), run });
+        }
+        if self.databases == Databases::Kept {
+            say(&format!("the databases are in {}", folder.keep()?.display()));
+        }
+        let document = document_of(&Results::new(&fixture::LIMITS, measured))
+            .map_err(|error| NotMeasured { what: error.to_string() })?;
+        Ok(Played { document, seen })
+    }
+}
+
+fn play(group: &Group, folder: &Folder) -> (Option<record::Group>, Run) {
+    let played = match group.play(folder) {
+        Ok(played) => played,
+        Err(error) => return (None, Run::NotMeasured(error.what)),
+    };
+    let mut broken = played.broken;
+    match played.story {
+        Ok(story) => {
+            let run = if broken.is_empty() { Run::Measured } else { Run::Broken(broken) };
+            (Some(record::Group { shows: group.shows, story }), run)
+        }
+        Err(Stop::NotMeasured(error)) if broken.is_empty() => (None, Run::NotMeasured(error.what)),
+        Err(Stop::NotMeasured(error)) => {
+            broken.push(error.what);
+            (None, Run::Broken(broken))
+        }
+        Err(Stop::Broken(sentence)) => {
+            broken.push(sentence);
+            (None, Run::Broken(broken))
+        }
+    }
+}
+
+fn described(run: &Run) -> &'static str {
+    match run {
+        Run::Measured => "played",
+        Run::Broken(_) => "is broken",
+        Run::NotMeasured(_) => "could not be measured",
+    }
+}
