@@ -181,7 +181,8 @@ fn regenerate(order: &Order<'_>) -> Outcome {
             ));
         }
         Err(error) => {
-            return order.cannot(format!("{error} (regenerating replaces no file that it can't read: move it away first)"));
+            return order
+                .cannot(format!("{error} (regenerating replaces no file that it can't read: move it away first)"));
         }
     };
     if let Some(refusal) = refuse_out(order) {
@@ -192,9 +193,7 @@ fn regenerate(order: &Order<'_>) -> Outcome {
     let (seen, new) = match &played {
         Ok(played) => {
             let new = match (&baseline, order.scope()) {
-                (Some(baseline), Scope::Selected) => {
-                    splice(baseline, &played.document, subject, &order.job.names())
-                }
+                (Some(baseline), Scope::Selected) => splice(baseline, &played.document, subject, &order.job.names()),
                 (Some(_), Scope::Whole) | (None, Scope::Whole | Scope::Selected) => played.document.clone(),
             };
             (played.document.clone(), Some(new))

@@ -75,7 +75,8 @@ fn play_groups(command_line: &CommandLine) -> ExitCode {
         Err(sentence) => return complain(CANNOT, &sentence),
     };
     let databases = if command_line.judging.keep { Databases::Kept } else { Databases::Removed };
-    let selected = GROUPS.iter().map(|group| group.name).filter(|name| command_line.groups.iter().any(|group| group == name));
+    let selected =
+        GROUPS.iter().map(|group| group.name).filter(|name| command_line.groups.iter().any(|group| group == name));
     let selected = selected.collect();
     carry_out(&Order { job: &ScenarioGroups { databases }, selected, file, judging: &command_line.judging }).into()
 }

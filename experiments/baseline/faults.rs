@@ -13,11 +13,7 @@ use super::replace::{Replaced, replace};
 use super::tamper::{Deed, Tamper, convict, tampers};
 use super::write::{canonical, document_of};
 
-const GROUP_NAMES: [&str; 3] = [
-    "identity-before-capacity",
-    "crash-boundaries",
-    "race/twelve~tenants",
-];
+const GROUP_NAMES: [&str; 3] = ["identity-before-capacity", "crash-boundaries", "race/twelve~tenants"];
 
 #[derive(Serialize)]
 struct Results {
@@ -63,19 +59,8 @@ fn frozen() -> Document {
 }
 
 fn check(baseline: &Document, actual: &Document) -> Outcome {
-    let seen = GROUP_NAMES.map(|name| Seen {
-        name: name.into(),
-        sentence: "shown".into(),
-        run: Run::Measured,
-    });
-    judge(
-        GROUPS,
-        "results.json",
-        Scope::Whole,
-        baseline,
-        actual,
-        seen.into(),
-    )
+    let seen = GROUP_NAMES.map(|name| Seen { name: name.into(), sentence: "shown".into(), run: Run::Measured });
+    judge(GROUPS, "results.json", Scope::Whole, baseline, actual, seen.into())
 }
 
 fn summary(found: &[Difference]) -> Vec<(Kind, &str)> {
@@ -84,8 +69,7 @@ fn summary(found: &[Difference]) -> Vec<(Kind, &str)> {
 
 /// The spoiled document as a file would give it.
 fn read_back(tamper: &Tamper) -> Document {
-    Document::read(canonical(tamper.document.root()).as_bytes())
-        .expect("a tampered file stays readable")
+    Document::read(canonical(tamper.document.root()).as_bytes()).expect("a tampered file stays readable")
 }
 
 #[test]
@@ -95,22 +79,10 @@ fn every_tamper_is_convicted_by_exactly_its_pointer() {
     for tamper in tampers(&original, GROUPS) {
         let spoiled = read_back(&tamper);
         assert_eq!(convict(&tamper, &original), Ok(()));
-        assert_eq!(
-            convict(
-                &Tamper {
-                    document: spoiled.clone(),
-                    ..tamper.clone()
-                },
-                &original
-            ),
-            Ok(())
-        );
+        assert_eq!(convict(&Tamper { document: spoiled.clone(), ..tamper.clone() }, &original), Ok(()));
         assert!(!original.same_values(&spoiled));
         assert_eq!(check(&spoiled, &original).verdict(), Verdict::Fail);
-        counts[Deed::ALL
-            .iter()
-            .position(|deed| *deed == tamper.deed)
-            .expect("a deed")] += 1;
+        counts[Deed::ALL.iter().position(|deed| *deed == tamper.deed).expect("a deed")] += 1;
     }
     // Counted by hand: 68 leaves (2 of them null), 30 objects and 13 arrays are 111 nodes, of which the root and the groups
     // as a whole are neither retyped nor removed.
@@ -127,12 +99,7 @@ fn every_tamper_is_convicted_in_what_was_seen_as_well() {
             kind @ (Kind::Value | Kind::Type) => kind,
         };
         let found = differences(&original, &read_back(&tamper));
-        assert_eq!(
-            summary(&found),
-            [(mirrored, tamper.pointer.as_str())],
-            "{}",
-            tamper.deed.name()
-        );
+        assert_eq!(summary(&found), [(mirrored, tamper.pointer.as_str())], "{}", tamper.deed.name());
     }
 }
 
@@ -140,16 +107,10 @@ fn every_tamper_is_convicted_in_what_was_seen_as_well() {
 fn a_judge_that_overlooks_or_misnames_convicts_nobody() {
     let original = frozen();
     let tamper = tampers(&original, GROUPS).next().expect("a tamper");
-    let overlooked = Tamper {
-        document: original.clone(),
-        ..tamper.clone()
-    };
+    let overlooked = Tamper { document: original.clone(), ..tamper.clone() };
     let said = convict(&overlooked, &original).expect_err("nothing was found");
     assert!(said.ends_with("should be found, and nothing was"), "{said}");
-    let misnamed = Tamper {
-        pointer: Pointer::default().child("elsewhere"),
-        ..tamper
-    };
+    let misnamed = Tamper { pointer: Pointer::default().child("elsewhere"), ..tamper };
     assert!(convict(&misnamed, &original).is_err());
 }
 
@@ -159,17 +120,9 @@ fn a_difference_stands_in_the_entry_it_is_in() {
     for tamper in tampers(&original, GROUPS) {
         let outcome = check(&tamper.document, &original);
         let tokens: Vec<String> = tamper.pointer.tokens().collect();
-        let entry = outcome
-            .entries()
-            .iter()
-            .find(|e| !e.status.differences().is_empty());
+        let entry = outcome.entries().iter().find(|e| !e.status.differences().is_empty());
         let expected = (tokens.len() > 1 && tokens[0] == "groups").then(|| tokens[1].clone());
-        assert_eq!(
-            entry.map(|e| e.name.clone()),
-            expected,
-            "{}",
-            tamper.pointer
-        );
+        assert_eq!(entry.map(|e| e.name.clone()), expected, "{}", tamper.pointer);
         assert_eq!(outcome.count().differences(), 1);
     }
 }
@@ -181,14 +134,7 @@ fn a_checkout_with_crlf_and_reordered_keys_passes() {
         let value = match &node.value {
             Value::Object(members) => {
                 let reverse = members.iter().rev();
-                Value::Object(
-                    reverse
-                        .map(|m| Member {
-                            name: m.name.clone(),
-                            node: reversed(&m.node),
-                        })
-                        .collect(),
-                )
+                Value::Object(reverse.map(|m| Member { name: m.name.clone(), node: reversed(&m.node) }).collect())
             }
             Value::Array(elements) => Value::Array(elements.iter().map(reversed).collect()),
             leaf => leaf.clone(),
@@ -209,11 +155,7 @@ fn a_checkout_with_crlf_and_reordered_keys_passes() {
         assert_eq!(check(&checked_out, &original).verdict(), Verdict::Pass);
     }
     let inside = Document::read(text.replace("\\r\\n", "\\n").as_bytes()).expect("strict");
-    assert_eq!(
-        check(&inside, &original).count().differences(),
-        5,
-        "line ends inside the five payloads count"
-    );
+    assert_eq!(check(&inside, &original).count().differences(), 5, "line ends inside the five payloads count");
 }
 
 /// U2. One text however often, and an equal file is left alone.
@@ -221,10 +163,8 @@ fn a_checkout_with_crlf_and_reordered_keys_passes() {
 fn twenty_regenerations_give_one_text_and_write_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("results.json");
-    let written = (0..20).filter(|_| {
-        replace(&file, canonical(frozen().root()).as_bytes()).expect("replaced")
-            == Replaced::Written
-    });
+    let written = (0..20)
+        .filter(|_| replace(&file, canonical(frozen().root()).as_bytes()).expect("replaced") == Replaced::Written);
     assert_eq!(written.count(), 1);
     let loaded = load(&file, GROUPS).expect("what was written loads");
     assert_eq!(check(&loaded, &frozen()).verdict(), Verdict::Pass);
@@ -236,39 +176,22 @@ fn what_lax_judges_let_pass_is_a_difference_or_a_named_error() {
     let original = frozen();
     let gone = Pointer::default().child("groups").child(GROUP_NAMES[1]);
     let is_that = |tamper: &Tamper| tamper.deed == Deed::Removed && tamper.pointer == gone;
-    let too_few = tampers(&original, GROUPS)
-        .find(is_that)
-        .expect("a tamper")
-        .document;
+    let too_few = tampers(&original, GROUPS).find(is_that).expect("a tamper").document;
     let outcome = check(&too_few, &original);
-    assert_eq!(
-        summary(outcome.entries()[1].status.differences()),
-        [(Kind::Extra, "/groups/crash-boundaries")]
-    );
+    assert_eq!(summary(outcome.entries()[1].status.differences()), [(Kind::Extra, "/groups/crash-boundaries")]);
     let outcome = check(&original, &too_few);
-    assert_eq!(
-        summary(outcome.entries()[1].status.differences()),
-        [(Kind::Missing, "/groups/crash-boundaries")]
-    );
+    assert_eq!(summary(outcome.entries()[1].status.differences()), [(Kind::Missing, "/groups/crash-boundaries")]);
     let text = canonical(original.root());
     let twice = text.replace("\"lease_ticks\": 5", "\"payload_bytes\": 5");
     let error = Document::read(twice.as_bytes()).expect_err("a key twice");
     assert!(matches!(error.fault, Fault::KeyTwice { .. }));
     assert_eq!(error.pointer.as_str(), "/protocol/payload_bytes");
     for large in ["18446744073709551616", "18446744073709551617"] {
-        let error = Document::read(
-            text.replace("\"lease_ticks\": 5", &format!("\"lease_ticks\": {large}"))
-                .as_bytes(),
-        );
+        let error = Document::read(text.replace("\"lease_ticks\": 5", &format!("\"lease_ticks\": {large}")).as_bytes());
         let error = error.expect_err("too large");
         assert_eq!(
             (error.pointer.as_str(), error.fault),
-            (
-                "/protocol/lease_ticks",
-                Fault::IntegerTooLarge {
-                    literal: large.into()
-                }
-            )
+            ("/protocol/lease_ticks", Fault::IntegerTooLarge { literal: large.into() })
         );
     }
 }
@@ -285,20 +208,12 @@ fn a_baseline_that_is_none_cannot_be_checked() {
     };
     assert_eq!(verdict(), (Verdict::Unreadable, 2));
     assert!(!file.exists());
-    for content in [
-        &b""[..],
-        b"{}",
-        b"null",
-        b"\xff\xfe",
-        b"\xef\xbb\xbf{\"groups\": {}}",
-    ] {
+    for content in [&b""[..], b"{}", b"null", b"\xff\xfe", b"\xef\xbb\xbf{\"groups\": {}}"] {
         fs::write(&file, content).expect("written");
         assert_eq!(verdict(), (Verdict::Unreadable, 2));
         assert_eq!(fs::read(&file).expect("the file"), content);
     }
-    fs::remove_file(&file)
-        .and_then(|()| fs::create_dir(&file))
-        .expect("a directory");
+    fs::remove_file(&file).and_then(|()| fs::create_dir(&file)).expect("a directory");
     assert_eq!(verdict(), (Verdict::Unreadable, 2));
     assert_eq!(fs::read_dir(&file).expect("the directory").count(), 0);
 }

@@ -17,21 +17,13 @@ const LARGEST_BYTES: u64 = 64 << 20;
 /// Why there is no baseline to compare with. The text names the file and says what to do.
 #[derive(Debug, Error)]
 pub enum LoadError {
-    #[error(
-        "{path}: there is no such file; run without --check to create it, and review what it says"
-    )]
+    #[error("{path}: there is no such file; run without --check to create it, and review what it says")]
     Absent { path: PathBuf },
-    #[error(
-        "{path}: this symbolic link leads to no file; mend it, or remove it and run without --check"
-    )]
+    #[error("{path}: this symbolic link leads to no file; mend it, or remove it and run without --check")]
     LeadsNowhere { path: PathBuf },
-    #[error(
-        "{path}: this is {what}, not a file; move it away and run without --check to create the file, and review"
-    )]
+    #[error("{path}: this is {what}, not a file; move it away and run without --check to create the file, and review")]
     NotAFile { path: PathBuf, what: &'static str },
-    #[error(
-        "{path}: the file is larger than {LARGEST_BYTES} bytes; restore it from version control"
-    )]
+    #[error("{path}: the file is larger than {LARGEST_BYTES} bytes; restore it from version control")]
     TooLarge { path: PathBuf },
     #[error("{path}: the file can't be read ({source}); make it readable and check again")]
     Unreadable { path: PathBuf, source: io::Error },
@@ -41,50 +33,33 @@ pub enum LoadError {
         "{path}: there is no object at /{member}, so this is no file of ours ({found} at the root); \
          restore it from version control, or run without --check to write it anew, and review"
     )]
-    NotOurs {
-        path: PathBuf,
-        member: &'static str,
-        found: &'static str,
-    },
+    NotOurs { path: PathBuf, member: &'static str, found: &'static str },
 }
 
 /// Reads the baseline at `path`; symbolic links are followed. Waits for no writer of a FIFO and touches no device.
 pub fn load(path: &Path, subject: Subject) -> Result<Document, LoadError> {
     let at = || path.to_path_buf();
     let bytes = read_regular(path)?;
-    let document =
-        Document::read(&bytes).map_err(|source| LoadError::NotStrictJson { path: at(), source })?;
-    match document
-        .root()
-        .member(subject.member)
-        .map(|node| &node.value)
-    {
+    let document = Document::read(&bytes).map_err(|source| LoadError::NotStrictJson { path: at(), source })?;
+    match document.root().member(subject.member).map(|node| &node.value) {
         Some(Value::Object(_)) => Ok(document),
-        Some(_) | None => Err(LoadError::NotOurs {
-            path: at(),
-            member: subject.member,
-            found: document.root().value.type_name(),
-        }),
+        Some(_) | None => {
+            Err(LoadError::NotOurs { path: at(), member: subject.member, found: document.root().value.type_name() })
+        }
     }
 }
 
 fn read_regular(path: &Path) -> Result<Vec<u8>, LoadError> {
     let at = || path.to_path_buf();
     let unreadable = |source: io::Error| match source.kind() {
-        ErrorKind::NotFound if fs::symlink_metadata(path).is_ok() => {
-            LoadError::LeadsNowhere { path: at() }
-        }
+        ErrorKind::NotFound if fs::symlink_metadata(path).is_ok() => LoadError::LeadsNowhere { path: at() },
         ErrorKind::NotFound => LoadError::Absent { path: at() },
         _ => LoadError::Unreadable { path: at(), source },
     };
     // Asked before opening, since opening a device may already do something.
     let kind = fs::metadata(path).map_err(unreadable)?.file_type();
     if !kind.is_file() {
-        let what = if kind.is_dir() {
-            "a directory"
-        } else {
-            "a pipe, socket or device"
-        };
+        let what = if kind.is_dir() { "a directory" } else { "a pipe, socket or device" };
         return Err(LoadError::NotAFile { path: at(), what });
     }
     // Not blocking, should it have become a FIFO meanwhile.
@@ -92,9 +67,7 @@ fn read_regular(path: &Path) -> Result<Vec<u8>, LoadError> {
     options.read(true).custom_flags(OFlag::O_NONBLOCK.bits());
     let file: File = options.open(path).map_err(unreadable)?;
     let mut bytes = Vec::new();
-    file.take(LARGEST_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .map_err(unreadable)?;
+    file.take(LARGEST_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() as u64 > LARGEST_BYTES {
         return Err(LoadError::TooLarge { path: at() });
     }
@@ -109,14 +82,9 @@ mod tests {
 
     /// The sentence about the file, after its path, which must start it.
     fn refused(path: &Path) -> String {
-        let error = load(path, GROUPS)
-            .expect_err("this must not load")
-            .to_string();
+        let error = load(path, GROUPS).expect_err("this must not load").to_string();
         let path = format!("{}: ", path.display());
-        error
-            .strip_prefix(&path)
-            .unwrap_or_else(|| panic!("{error}"))
-            .to_string()
+        error.strip_prefix(&path).unwrap_or_else(|| panic!("{error}")).to_string()
     }
 
     /// A folder whose only file has that content.
@@ -131,10 +99,7 @@ mod tests {
     fn a_missing_file_is_named_and_not_created() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("results.json");
-        assert_eq!(
-            refused(&file),
-            "there is no such file; run without --check to create it, and review what it says"
-        );
+        assert_eq!(refused(&file), "there is no such file; run without --check to create it, and review what it says");
         symlink("nowhere", &file).expect("a link");
         assert!(refused(&file).starts_with("this symbolic link leads to no file; "));
         fs::remove_file(&file).expect("the link");
@@ -154,9 +119,7 @@ mod tests {
             ("7", "integer"),
         ] {
             let (_folder, file) = with(content.as_bytes());
-            let expected = format!(
-                "there is no object at /groups, so this is no file of ours ({found} at the root); "
-            );
+            let expected = format!("there is no object at /groups, so this is no file of ours ({found} at the root); ");
             assert!(refused(&file).starts_with(&expected), "{content}");
             assert_eq!(fs::read(&file).expect("the file"), content.as_bytes());
         }
@@ -165,22 +128,10 @@ mod tests {
     #[test]
     fn what_is_no_strict_json_is_named_with_line_and_column() {
         for (content, expected) in [
-            (
-                &b""[..],
-                "line 1, column 1, at the root: the text is empty; ",
-            ),
-            (
-                b"\xef\xbb\xbf{}",
-                "line 1, column 1, at the root: the text starts with a byte order mark; ",
-            ),
-            (
-                b"{\"groups\":\n{\"\xff\"",
-                "line 2, column 3, at the root: byte 13 (from 0) is not UTF-8; ",
-            ),
-            (
-                b"{\"groups\": {",
-                "line 1, column 13, at /groups: the text ends in the middle of a value",
-            ),
+            (&b""[..], "line 1, column 1, at the root: the text is empty; "),
+            (b"\xef\xbb\xbf{}", "line 1, column 1, at the root: the text starts with a byte order mark; "),
+            (b"{\"groups\":\n{\"\xff\"", "line 2, column 3, at the root: byte 13 (from 0) is not UTF-8; "),
+            (b"{\"groups\": {", "line 1, column 13, at /groups: the text ends in the middle of a value"),
         ] {
             let (_folder, file) = with(content);
             assert!(refused(&file).starts_with(expected), "{}", refused(&file));
@@ -194,10 +145,7 @@ mod tests {
         let fifo = folder.path().join("fifo");
         nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).expect("a fifo");
         assert!(refused(&fifo).starts_with("this is a pipe, socket or device, not a file; "));
-        assert!(
-            refused(Path::new("/dev/zero"))
-                .starts_with("this is a pipe, socket or device, not a file; ")
-        );
+        assert!(refused(Path::new("/dev/zero")).starts_with("this is a pipe, socket or device, not a file; "));
     }
 
     #[test]
@@ -214,11 +162,7 @@ mod tests {
     #[test]
     fn a_file_too_large_to_be_ours_is_refused() {
         let (_folder, file) = with(b"");
-        File::options()
-            .write(true)
-            .open(&file)
-            .and_then(|f| f.set_len(LARGEST_BYTES + 1))
-            .expect("a sparse file");
+        File::options().write(true).open(&file).and_then(|f| f.set_len(LARGEST_BYTES + 1)).expect("a sparse file");
         assert!(refused(&file).starts_with("the file is larger than "));
     }
 
@@ -227,9 +171,6 @@ mod tests {
         let (folder, file) = with(b"{\"groups\": {\"a\": 1}}");
         let link = folder.path().join("link");
         symlink(&file, &link).expect("a link");
-        assert_eq!(
-            load(&link, GROUPS).expect("loads").entries("groups").len(),
-            1
-        );
+        assert_eq!(load(&link, GROUPS).expect("loads").entries("groups").len(), 1);
     }
 }

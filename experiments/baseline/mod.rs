@@ -47,15 +47,7 @@ pub struct Subject {
 }
 
 /// `results.json`.
-pub const GROUPS: Subject = Subject {
-    member: "groups",
-    one: "scenario group",
-    many: "scenario groups",
-};
+pub const GROUPS: Subject = Subject { member: "groups", one: "scenario group", many: "scenario groups" };
 
 /// `experiments/sweeps.json`.
-pub const SWEEPS: Subject = Subject {
-    member: "sweeps",
-    one: "sweep",
-    many: "sweeps",
-};
+pub const SWEEPS: Subject = Subject { member: "sweeps", one: "sweep", many: "sweeps" };

@@ -119,10 +119,8 @@ pub fn judge(
     let known = baseline.entries(subject.member);
     let place_of = |name: &str| known.iter().find(|m| m.name == name).map(|m| m.node.place);
     let mut outside = Vec::new();
-    let mut by_entry: Vec<(String, Vec<Difference>)> = seen
-        .iter()
-        .map(|entry| (entry.name.clone(), Vec::new()))
-        .collect();
+    let mut by_entry: Vec<(String, Vec<Difference>)> =
+        seen.iter().map(|entry| (entry.name.clone(), Vec::new())).collect();
     for difference in differences(baseline, actual) {
         let Some(name) = entry_of(&difference, subject) else {
             outside.push(difference);
@@ -134,19 +132,13 @@ pub fn judge(
         }
     }
     let was_run = |name: &str| {
-        let seen_now = actual
-            .entries(subject.member)
-            .iter()
-            .any(|m| m.name == name);
+        let seen_now = actual.entries(subject.member).iter().any(|m| m.name == name);
         seen_now || seen.iter().any(|entry| entry.name == name)
     };
     if scope == Scope::Selected {
         by_entry.retain(|(name, _)| was_run(name));
     }
-    let skipped = known
-        .iter()
-        .filter(|member| by_entry.iter().all(|(name, _)| *name != member.name))
-        .count();
+    let skipped = known.iter().filter(|member| by_entry.iter().all(|(name, _)| *name != member.name)).count();
     let mut runs = seen.into_iter();
     let entries = by_entry.into_iter().map(|(name, differences)| {
         // The first of by_entry are those of seen, in order.
@@ -156,32 +148,15 @@ pub fn judge(
             Some(Seen { sentence, run, .. }) => (sentence, status(run, differences)),
             None => (String::new(), status(Run::Measured, differences)),
         };
-        Entry {
-            name,
-            sentence,
-            status,
-            place,
-        }
+        Entry { name, sentence, status, place }
     });
     let entries = entries.collect();
-    Outcome {
-        subject,
-        file: file.into(),
-        finding: Finding::Compared {
-            outside,
-            entries,
-            skipped,
-        },
-    }
+    Outcome { subject, file: file.into(), finding: Finding::Compared { outside, entries, skipped } }
 }
 
 impl Outcome {
     pub fn cannot_check(subject: Subject, file: impl Into<String>, why: impl ToString) -> Outcome {
-        Outcome {
-            subject,
-            file: file.into(),
-            finding: Finding::CannotCheck(why.to_string()),
-        }
+        Outcome { subject, file: file.into(), finding: Finding::CannotCheck(why.to_string()) }
     }
 
     /// A comparison without a single entry shows nothing, and is no pass.
@@ -190,9 +165,7 @@ impl Outcome {
         match &self.finding {
             Finding::CannotCheck(_) => Verdict::Unreadable,
             Finding::Compared { .. } if count.differences() + count.broken > 0 => Verdict::Fail,
-            Finding::Compared { .. } if count.not_measured > 0 || count.entries == 0 => {
-                Verdict::NotMeasured
-            }
+            Finding::Compared { .. } if count.not_measured > 0 || count.entries == 0 => Verdict::NotMeasured,
             Finding::Compared { .. } => Verdict::Pass,
         }
     }
@@ -221,11 +194,7 @@ impl Outcome {
     }
 
     pub fn count(&self) -> Count {
-        let mut count = Count {
-            entries: self.entries().len(),
-            outside: self.outside().len(),
-            ..Count::default()
-        };
+        let mut count = Count { entries: self.entries().len(), outside: self.outside().len(), ..Count::default() };
         for entry in self.entries() {
             let differences = entry.status.differences().len();
             count.inside += differences;
@@ -294,10 +263,7 @@ fn status(run: Run, differences: Vec<Difference>) -> Status {
             if sentences.is_empty() {
                 sentences.push("an expectation is broken, and no sentence says which".to_string());
             }
-            Status::Broken {
-                sentences,
-                differences,
-            }
+            Status::Broken { sentences, differences }
         }
         Run::Measured if differences.is_empty() => Status::Agrees,
         Run::Measured => Status::Differs(differences),
@@ -311,32 +277,17 @@ mod tests {
 
     fn seen(name: &str, run: Run) -> Seen {
         let (name, sentence) = (name.to_string(), format!("{name} holds"));
-        Seen {
-            name,
-            sentence,
-            run,
-        }
+        Seen { name, sentence, run }
     }
 
     fn outcome(scope: Scope, baseline: &str, actual: &str, seen: Vec<Seen>) -> Outcome {
         let read = |text: &str| Document::read(text.as_bytes()).expect("test text");
-        judge(
-            GROUPS,
-            "results.json",
-            scope,
-            &read(baseline),
-            &read(actual),
-            seen,
-        )
+        judge(GROUPS, "results.json", scope, &read(baseline), &read(actual), seen)
     }
 
     fn statuses(outcome: &Outcome) -> Vec<(&str, &str, usize)> {
         let row = |e: &'_ Entry| (e.status.name(), e.status.differences().len());
-        outcome
-            .entries()
-            .iter()
-            .map(|e| (e.name.as_str(), row(e).0, row(e).1))
-            .collect()
+        outcome.entries().iter().map(|e| (e.name.as_str(), row(e).0, row(e).1)).collect()
     }
 
     #[test]
@@ -347,10 +298,7 @@ mod tests {
             r#"{"format": 2, "groups": {"a/b": 2, "c": {"x": 3}}}"#,
             vec![seen("a/b", Run::Measured), seen("c", Run::Measured)],
         );
-        assert_eq!(
-            statuses(&outcome),
-            [("a/b", "differs", 1), ("c", "differs", 2)]
-        );
+        assert_eq!(statuses(&outcome), [("a/b", "differs", 1), ("c", "differs", 2)]);
         assert_eq!(outcome.outside()[0].pointer.as_str(), "/format");
         assert_eq!(outcome.verdict(), Verdict::Fail);
     }
@@ -359,42 +307,19 @@ mod tests {
     fn a_group_too_few_and_a_group_too_many_fail() {
         let both = r#"{"groups": {"a": 1, "b": 1}}"#;
         let one = r#"{"groups": {"a": 1}}"#;
-        let forgotten = outcome(
-            Scope::Whole,
-            one,
-            both,
-            vec![seen("a", Run::Measured), seen("b", Run::Measured)],
-        );
-        assert_eq!(
-            statuses(&forgotten),
-            [("a", "agrees", 0), ("b", "differs", 1)]
-        );
+        let forgotten = outcome(Scope::Whole, one, both, vec![seen("a", Run::Measured), seen("b", Run::Measured)]);
+        assert_eq!(statuses(&forgotten), [("a", "agrees", 0), ("b", "differs", 1)]);
         let too_many = outcome(Scope::Whole, both, one, vec![seen("a", Run::Measured)]);
-        assert_eq!(
-            statuses(&too_many),
-            [("a", "agrees", 0), ("b", "differs", 1)]
-        );
-        assert_eq!(
-            (forgotten.verdict(), too_many.verdict()),
-            (Verdict::Fail, Verdict::Fail)
-        );
+        assert_eq!(statuses(&too_many), [("a", "agrees", 0), ("b", "differs", 1)]);
+        assert_eq!((forgotten.verdict(), too_many.verdict()), (Verdict::Fail, Verdict::Fail));
         let unnamed = outcome(Scope::Selected, one, both, vec![seen("a", Run::Measured)]);
-        assert_eq!(
-            unnamed.verdict(),
-            Verdict::Fail,
-            "seen, and named by nobody"
-        );
+        assert_eq!(unnamed.verdict(), Verdict::Fail, "seen, and named by nobody");
     }
 
     #[test]
     fn a_selection_looks_at_nothing_else() {
         let baseline = r#"{"groups": {"a": 1, "b": 1}}"#;
-        let outcome = outcome(
-            Scope::Selected,
-            baseline,
-            r#"{"groups": {"b": 1}}"#,
-            vec![seen("b", Run::Measured)],
-        );
+        let outcome = outcome(Scope::Selected, baseline, r#"{"groups": {"b": 1}}"#, vec![seen("b", Run::Measured)]);
         assert_eq!(statuses(&outcome), [("b", "agrees", 0)]);
         assert_eq!(outcome.skipped(), 1);
         assert_eq!(outcome.verdict(), Verdict::Pass);
@@ -404,23 +329,12 @@ mod tests {
     fn not_measured_is_neither_pass_nor_fail_unless_something_fails() {
         let baseline = r#"{"groups": {"a": 1, "b": 1}}"#;
         let unsteady = || seen("a", Run::NotMeasured("three runs, two answers".into()));
-        let without = outcome(
-            Scope::Whole,
-            baseline,
-            r#"{"groups": {"b": 1}}"#,
-            vec![unsteady(), seen("b", Run::Measured)],
-        );
-        assert_eq!(
-            statuses(&without),
-            [("a", "not-measured", 0), ("b", "agrees", 0)]
-        );
+        let without =
+            outcome(Scope::Whole, baseline, r#"{"groups": {"b": 1}}"#, vec![unsteady(), seen("b", Run::Measured)]);
+        assert_eq!(statuses(&without), [("a", "not-measured", 0), ("b", "agrees", 0)]);
         assert_eq!(without.verdict(), Verdict::NotMeasured);
-        let with = outcome(
-            Scope::Whole,
-            baseline,
-            r#"{"groups": {"b": 2}}"#,
-            vec![unsteady(), seen("b", Run::Measured)],
-        );
+        let with =
+            outcome(Scope::Whole, baseline, r#"{"groups": {"b": 2}}"#, vec![unsteady(), seen("b", Run::Measured)]);
         assert_eq!(with.verdict(), Verdict::Fail);
     }
 
@@ -428,12 +342,7 @@ mod tests {
     fn broken_fails_though_the_baseline_agrees() {
         let same = r#"{"groups": {"a": 1}}"#;
         for sentences in [vec!["usage is above the limit".to_string()], vec![]] {
-            let outcome = outcome(
-                Scope::Whole,
-                same,
-                same,
-                vec![seen("a", Run::Broken(sentences))],
-            );
+            let outcome = outcome(Scope::Whole, same, same, vec![seen("a", Run::Broken(sentences))]);
             assert_eq!(outcome.verdict(), Verdict::Fail);
         }
     }
@@ -441,24 +350,13 @@ mod tests {
     #[test]
     fn nothing_compared_is_no_pass() {
         let empty = r#"{"groups": {}}"#;
-        assert_eq!(
-            outcome(Scope::Whole, empty, empty, vec![]).verdict(),
-            Verdict::NotMeasured
-        );
-        assert_eq!(
-            Outcome::cannot_check(GROUPS, "results.json", "gone").verdict(),
-            Verdict::Unreadable
-        );
+        assert_eq!(outcome(Scope::Whole, empty, empty, vec![]).verdict(), Verdict::NotMeasured);
+        assert_eq!(Outcome::cannot_check(GROUPS, "results.json", "gone").verdict(), Verdict::Unreadable);
     }
 
     #[test]
     fn the_exit_codes_are_four() {
-        let all = [
-            Verdict::Pass,
-            Verdict::Fail,
-            Verdict::Unreadable,
-            Verdict::NotMeasured,
-        ];
+        let all = [Verdict::Pass, Verdict::Fail, Verdict::Unreadable, Verdict::NotMeasured];
         assert_eq!(all.map(Verdict::exit_code), [0, 1, 2, 3]);
     }
 }

@@ -79,27 +79,17 @@ pub enum Fault {
     KeyTwice { name: String, first: Place },
     #[error("text goes on after the value has ended; remove what follows")]
     TrailingText,
-    #[error(
-        "{literal} is beyond ±(2^53 - 1), so JSON readers would round it; write it as a string, or smaller"
-    )]
+    #[error("{literal} is beyond ±(2^53 - 1), so JSON readers would round it; write it as a string, or smaller")]
     IntegerTooLarge { literal: String },
-    #[error(
-        "{escape} is half a surrogate pair and no character; write the pair, or the character itself"
-    )]
+    #[error("{escape} is half a surrogate pair and no character; write the pair, or the character itself")]
     LoneSurrogate { escape: String },
-    #[error(
-        "the control character U+{code:04X} stands bare in a string; write it as \\u{code:04x}"
-    )]
+    #[error("the control character U+{code:04X} stands bare in a string; write it as \\u{code:04x}")]
     BareControl { code: u32 },
     #[error("values are nested deeper than {DEEPEST}; this is not a file that this program wrote")]
     TooDeep,
-    #[error(
-        "the text ends in the middle of a value: the file is torn; restore it from version control"
-    )]
+    #[error("the text ends in the middle of a value: the file is torn; restore it from version control")]
     Torn,
-    #[error(
-        "{found:?} where {wanted} should be; correct the line, or restore the file from version control"
-    )]
+    #[error("{found:?} where {wanted} should be; correct the line, or restore the file from version control")]
     Unexpected { found: char, wanted: &'static str },
 }
 
@@ -109,19 +99,12 @@ impl Document {
         let text = str::from_utf8(bytes).map_err(|error| {
             let good = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
             ReadError {
-                fault: Fault::NotUtf8 {
-                    byte: error.valid_up_to(),
-                },
+                fault: Fault::NotUtf8 { byte: error.valid_up_to() },
                 pointer: Pointer::default(),
                 place: good.chars().fold(Place::START, Place::after),
             }
         })?;
-        let mut reader = Reader {
-            rest: text,
-            place: Place::START,
-            pointer: Pointer::default(),
-            depth: 0,
-        };
+        let mut reader = Reader { rest: text, place: Place::START, pointer: Pointer::default(), depth: 0 };
         if text.starts_with('\u{feff}') {
             return Err(reader.error(Fault::ByteOrderMark));
         }
@@ -160,12 +143,9 @@ impl Node {
     pub fn member(&self, name: &str) -> Option<&Node> {
         match &self.value {
             Value::Object(members) => members.iter().find(|m| m.name == name).map(|m| &m.node),
-            Value::Null
-            | Value::Bool(_)
-            | Value::Integer(_)
-            | Value::Float(_)
-            | Value::Text(_)
-            | Value::Array(_) => None,
+            Value::Null | Value::Bool(_) | Value::Integer(_) | Value::Float(_) | Value::Text(_) | Value::Array(_) => {
+                None
+            }
         }
     }
 }
@@ -190,14 +170,8 @@ impl Place {
 
     fn after(self, passed: char) -> Place {
         match passed {
-            '\n' => Place {
-                line: self.line + 1,
-                column: 1,
-            },
-            _ => Place {
-                line: self.line,
-                column: self.column + 1,
-            },
+            '\n' => Place { line: self.line + 1, column: 1 },
+            _ => Place { line: self.line, column: self.column + 1 },
         }
     }
 }
@@ -227,11 +201,7 @@ impl Pointer {
     }
 
     fn in_words(&self) -> &str {
-        if self.0.is_empty() {
-            "the root"
-        } else {
-            &self.0
-        }
+        if self.0.is_empty() { "the root" } else { &self.0 }
     }
 }
 
@@ -265,10 +235,7 @@ impl Reader<'_> {
         Ok(Node { place, value })
     }
 
-    fn nested(
-        &mut self,
-        read: fn(&mut Self) -> Result<Value, ReadError>,
-    ) -> Result<Value, ReadError> {
+    fn nested(&mut self, read: fn(&mut Self) -> Result<Value, ReadError>) -> Result<Value, ReadError> {
         if self.depth == DEEPEST {
             return Err(self.error(Fault::TooDeep));
         }
@@ -443,9 +410,7 @@ impl Reader<'_> {
             return Ok(Value::Float(literal));
         }
         match literal.parse::<i64>() {
-            Ok(kept) if (-LARGEST_INTEGER..=LARGEST_INTEGER).contains(&kept) => {
-                Ok(Value::Integer(kept))
-            }
+            Ok(kept) if (-LARGEST_INTEGER..=LARGEST_INTEGER).contains(&kept) => Ok(Value::Integer(kept)),
             Ok(_) | Err(_) => Err(self.error_at(place, Fault::IntegerTooLarge { literal })),
         }
     }
@@ -506,11 +471,7 @@ impl Reader<'_> {
     }
 
     fn error_at(&self, place: Place, fault: Fault) -> ReadError {
-        ReadError {
-            fault,
-            pointer: self.pointer.clone(),
-            place,
-        }
+        ReadError { fault, pointer: self.pointer.clone(), place }
     }
 }
 
@@ -563,10 +524,7 @@ mod tests {
     fn nothing_is_empty_and_more_than_a_value_is_trailing() {
         assert_eq!(refused("").0, Fault::Empty);
         assert_eq!(refused(" \r\n").0, Fault::Empty);
-        assert_eq!(
-            refused("{}\n{}"),
-            (Fault::TrailingText, String::new(), (2, 1))
-        );
+        assert_eq!(refused("{}\n{}"), (Fault::TrailingText, String::new(), (2, 1)));
         assert_eq!(refused("{}\0").0, Fault::TrailingText);
         assert_eq!(refused("01").0, Fault::TrailingText);
     }
@@ -599,18 +557,9 @@ mod tests {
 
     #[test]
     fn half_a_surrogate_pair_is_refused_and_a_whole_one_is_a_character() {
-        for text in [
-            r#"["\ud83d"]"#,
-            r#"["\ude00"]"#,
-            r#"["\ud83dx"]"#,
-            r#"["\ud83d\ud83d"]"#,
-            r#"["\ud83d\n"]"#,
-        ] {
+        for text in [r#"["\ud83d"]"#, r#"["\ude00"]"#, r#"["\ud83dx"]"#, r#"["\ud83d\ud83d"]"#, r#"["\ud83d\n"]"#] {
             let (fault, pointer, place) = refused(text);
-            assert!(
-                matches!(fault, Fault::LoneSurrogate { .. }),
-                "{text}: {fault}"
-            );
+            assert!(matches!(fault, Fault::LoneSurrogate { .. }), "{text}: {fault}");
             assert_eq!((pointer.as_str(), place), ("/0", (1, 3)));
         }
         assert_eq!(value(r#""\ud83d\uDE00\u00e9""#), Value::Text("😀é".into()));
@@ -618,15 +567,9 @@ mod tests {
 
     #[test]
     fn control_characters_stand_bare_in_no_string() {
-        assert_eq!(
-            refused("[\"a\tb\"]"),
-            (Fault::BareControl { code: 9 }, "/0".into(), (1, 4))
-        );
+        assert_eq!(refused("[\"a\tb\"]"), (Fault::BareControl { code: 9 }, "/0".into(), (1, 4)));
         assert_eq!(refused("[\"a\r\nb\"]").0, Fault::BareControl { code: 13 });
-        assert_eq!(
-            value(r#""\b\f\n\r\t\/\\\"""#),
-            Value::Text("\u{8}\u{c}\n\r\t/\\\"".into())
-        );
+        assert_eq!(value(r#""\b\f\n\r\t\/\\\"""#), Value::Text("\u{8}\u{c}\n\r\t/\\\"".into()));
     }
 
     #[test]
@@ -684,25 +627,14 @@ mod tests {
             "line 2, column 2, at /a: the key \"a\" is there twice, first on line 1, and readers disagree which counts; keep one"
         );
         let error = Document::read(b"").expect_err("empty");
-        assert!(
-            error
-                .to_string()
-                .starts_with("line 1, column 1, at the root: the text is empty;")
-        );
+        assert!(error.to_string().starts_with("line 1, column 1, at the root: the text is empty;"));
     }
 
     #[test]
     fn pointer_tokens_come_back_as_they_went_in() {
-        let pointer = Pointer::default()
-            .child("a/b~c")
-            .child("")
-            .child("~1")
-            .child(3);
+        let pointer = Pointer::default().child("a/b~c").child("").child("~1").child(3);
         assert_eq!(pointer.as_str(), "/a~1b~0c//~01/3");
-        assert_eq!(
-            pointer.tokens().collect::<Vec<_>>(),
-            ["a/b~c", "", "~1", "3"]
-        );
+        assert_eq!(pointer.tokens().collect::<Vec<_>>(), ["a/b~c", "", "~1", "3"]);
         assert_eq!(Pointer::default().tokens().count(), 0);
     }
 }

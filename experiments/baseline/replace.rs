@@ -30,9 +30,7 @@ pub enum Replaced {
 /// Why the file is as it was. The text names it and says what to do.
 #[derive(Debug, Error)]
 pub enum ReplaceError {
-    #[error(
-        "{path}: the file is write-protected; if its content should change, allow that first (chmod u+w)"
-    )]
+    #[error("{path}: the file is write-protected; if its content should change, allow that first (chmod u+w)")]
     Protected { path: PathBuf },
     #[error("{path}: this is {what}, not a file; name a file, or move it away")]
     NotAFile { path: PathBuf, what: &'static str },
@@ -41,11 +39,7 @@ pub enum ReplaceError {
     #[error("{path}: the folder can't be written ({source}); make it writable, or write elsewhere")]
     Folder { path: PathBuf, source: io::Error },
     #[error("{path}: can't {step} ({source}); the file is as it was")]
-    Failed {
-        path: PathBuf,
-        step: &'static str,
-        source: io::Error,
-    },
+    Failed { path: PathBuf, step: &'static str, source: io::Error },
     #[error(
         "{path}: the new text is in place, but the folder can't be synced ({source}), so a power cut may undo it; run again"
     )]
@@ -85,32 +79,22 @@ fn replace_filled(
         refuse_protected(&target, old)?;
     }
     let writable = AccessFlags::W_OK | AccessFlags::X_OK;
-    access(place.folder, writable).map_err(|errno| ReplaceError::Folder {
-        path: place.folder.to_path_buf(),
-        source: errno.into(),
-    })?;
+    access(place.folder, writable)
+        .map_err(|errno| ReplaceError::Folder { path: place.folder.to_path_buf(), source: errno.into() })?;
     let failed = |step| {
         let path = target.clone();
         move |source| ReplaceError::Failed { path, step, source }
     };
     // Dropped on every error below, which removes it.
-    let mut fresh = place
-        .create()
-        .map_err(failed("create a temporary file beside it"))?;
+    let mut fresh = place.create().map_err(failed("create a temporary file beside it"))?;
     fill(fresh.as_file_mut()).map_err(failed("write the new text beside it"))?;
     if let Some(old) = &old {
         keep_owner_and_mode(fresh.as_file(), old).map_err(failed("keep its mode"))?;
     }
-    fresh
-        .as_file()
-        .sync_all()
-        .map_err(failed("sync the new text"))?;
+    fresh.as_file().sync_all().map_err(failed("sync the new text"))?;
     let persisted = fresh.persist(&target).map_err(|error| error.error);
     persisted.map_err(failed("put the new text in its place"))?;
-    sync_folder(place.folder).map_err(|source| ReplaceError::NotSynced {
-        path: target,
-        source,
-    })?;
+    sync_folder(place.folder).map_err(|source| ReplaceError::NotSynced { path: target, source })?;
     Ok(Replaced::Written)
 }
 
@@ -126,29 +110,17 @@ fn target_of(path: &Path) -> Result<PathBuf, ReplaceError> {
             Err(_) => return Ok(target),
         }
     }
-    Err(ReplaceError::LinksInACircle {
-        path: path.to_path_buf(),
-    })
+    Err(ReplaceError::LinksInACircle { path: path.to_path_buf() })
 }
 
 fn existing(target: &Path) -> Result<Option<Metadata>, ReplaceError> {
     let at = || target.to_path_buf();
     match fs::symlink_metadata(target) {
-        Ok(old) if old.is_dir() => Err(ReplaceError::NotAFile {
-            path: at(),
-            what: "a directory",
-        }),
-        Ok(old) if !old.is_file() => Err(ReplaceError::NotAFile {
-            path: at(),
-            what: "a pipe, socket or device",
-        }),
+        Ok(old) if old.is_dir() => Err(ReplaceError::NotAFile { path: at(), what: "a directory" }),
+        Ok(old) if !old.is_file() => Err(ReplaceError::NotAFile { path: at(), what: "a pipe, socket or device" }),
         Ok(old) => Ok(Some(old)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(ReplaceError::Failed {
-            path: at(),
-            step: "look at it",
-            source,
-        }),
+        Err(source) => Err(ReplaceError::Failed { path: at(), step: "look at it", source }),
     }
 }
 
@@ -156,9 +128,7 @@ fn existing(target: &Path) -> Result<Option<Metadata>, ReplaceError> {
 fn refuse_protected(target: &Path, old: &Metadata) -> Result<(), ReplaceError> {
     let no_write_bit = old.mode() & 0o222 == 0;
     if no_write_bit || access(target, AccessFlags::W_OK).is_err() {
-        return Err(ReplaceError::Protected {
-            path: target.to_path_buf(),
-        });
+        return Err(ReplaceError::Protected { path: target.to_path_buf() });
     }
     Ok(())
 }
@@ -204,10 +174,7 @@ impl<'t> Beside<'t> {
         let mut prefix = OsString::from(".");
         prefix.push(target.file_name().unwrap_or_default());
         prefix.push(".durable-admission-");
-        Beside {
-            folder: folder_of(target),
-            prefix,
-        }
+        Beside { folder: folder_of(target), prefix }
     }
 
     /// A temporary file that is ours: locked, and still there once it is locked, as a sweep in another process may come
@@ -215,14 +182,9 @@ impl<'t> Beside<'t> {
     fn create(&self) -> io::Result<NamedTempFile> {
         loop {
             let mut builder = Builder::new();
-            builder
-                .prefix(&self.prefix)
-                .suffix(SUFFIX)
-                .rand_bytes(RANDOM);
+            builder.prefix(&self.prefix).suffix(SUFFIX).rand_bytes(RANDOM);
             // A new target gets the mode that any new file gets here.
-            let fresh = builder
-                .permissions(Permissions::from_mode(0o666))
-                .tempfile_in(self.folder)?;
+            let fresh = builder.permissions(Permissions::from_mode(0o666)).tempfile_in(self.folder)?;
             fresh.as_file().lock()?;
             if fresh.as_file().metadata()?.nlink() > 0 {
                 return Ok(fresh);
@@ -236,9 +198,7 @@ impl<'t> Beside<'t> {
             return;
         };
         for entry in entries.flatten() {
-            if self.is_ours(&entry.file_name())
-                && entry.file_type().is_ok_and(|kind| kind.is_file())
-            {
+            if self.is_ours(&entry.file_name()) && entry.file_type().is_ok_and(|kind| kind.is_file()) {
                 remove_unless_locked(&entry.path());
             }
         }
@@ -247,17 +207,13 @@ impl<'t> Beside<'t> {
     fn is_ours(&self, name: &OsStr) -> bool {
         let middle = name.as_bytes().strip_prefix(self.prefix.as_bytes());
         let random = middle.and_then(|middle| middle.strip_suffix(SUFFIX.as_bytes()));
-        random.is_some_and(|random| {
-            random.len() == RANDOM && random.iter().all(u8::is_ascii_alphanumeric)
-        })
+        random.is_some_and(|random| random.len() == RANDOM && random.iter().all(u8::is_ascii_alphanumeric))
     }
 }
 
 fn remove_unless_locked(path: &Path) {
     let mut options = File::options();
-    options
-        .read(true)
-        .custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW).bits());
+    options.read(true).custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW).bits());
     if let Ok(left) = options.open(path)
         && left.try_lock().is_ok()
     {
@@ -282,10 +238,7 @@ mod tests {
     }
 
     fn folder() -> Folder {
-        let folder = Builder::new()
-            .prefix("基线 of a checkout ")
-            .tempdir()
-            .expect("a folder");
+        let folder = Builder::new().prefix("基线 of a checkout ").tempdir().expect("a folder");
         let file = folder.path().join("results.json");
         fs::write(&file, OLD).expect("the old file");
         Folder { folder, file }
@@ -294,13 +247,8 @@ mod tests {
     impl Folder {
         fn names(&self) -> Vec<String> {
             let entries = fs::read_dir(self.folder.path()).expect("the folder");
-            let name = |entry: io::Result<fs::DirEntry>| {
-                entry
-                    .expect("an entry")
-                    .file_name()
-                    .into_string()
-                    .expect("text")
-            };
+            let name =
+                |entry: io::Result<fs::DirEntry>| entry.expect("an entry").file_name().into_string().expect("text");
             let mut names: Vec<String> = entries.map(name).collect();
             names.sort();
             names
@@ -331,15 +279,8 @@ mod tests {
         assert_eq!(replace(&it.file, NEW).expect("replaced"), Replaced::Written);
         let after = fs::metadata(&it.file).expect("metadata");
         assert_eq!(fs::read(&it.file).expect("the file"), NEW);
-        assert_eq!(
-            (after.mode(), after.uid(), after.gid()),
-            (before.mode(), before.uid(), before.gid())
-        );
-        assert_ne!(
-            after.ino(),
-            before.ino(),
-            "replaced, not rewritten in place"
-        );
+        assert_eq!((after.mode(), after.uid(), after.gid()), (before.mode(), before.uid(), before.gid()));
+        assert_ne!(after.ino(), before.ino(), "replaced, not rewritten in place");
         assert_eq!(it.names(), ["results.json"]);
     }
 
@@ -347,19 +288,12 @@ mod tests {
     fn equal_bytes_are_not_written_twenty_times_over() {
         let it = folder();
         let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
-        File::options()
-            .append(true)
-            .open(&it.file)
-            .and_then(|f| f.set_modified(long_ago))
-            .expect("a time stamp");
+        File::options().append(true).open(&it.file).and_then(|f| f.set_modified(long_ago)).expect("a time stamp");
         let before = fs::metadata(&it.file).expect("metadata");
         // Nor is a protected file refused that would not change.
         set_mode(&it.file, 0o444);
         for _ in 0..20 {
-            assert_eq!(
-                replace(&it.file, OLD).expect("unchanged"),
-                Replaced::Unchanged
-            );
+            assert_eq!(replace(&it.file, OLD).expect("unchanged"), Replaced::Unchanged);
         }
         let after = fs::metadata(&it.file).expect("metadata");
         assert_eq!(
@@ -385,34 +319,15 @@ mod tests {
         fs::create_dir(it.path("elsewhere")).expect("a folder");
         symlink("../results.json", it.path("elsewhere/inner")).expect("a link");
         symlink("elsewhere/inner", it.path("link")).expect("a link");
-        assert_eq!(
-            replace(&it.path("link"), NEW).expect("replaced"),
-            Replaced::Written
-        );
+        assert_eq!(replace(&it.path("link"), NEW).expect("replaced"), Replaced::Written);
         assert_eq!(fs::read(&it.file).expect("the file"), NEW);
-        assert_eq!(
-            fs::read_link(it.path("link")).expect("a link"),
-            Path::new("elsewhere/inner")
-        );
-        assert_eq!(
-            fs::read_link(it.path("elsewhere/inner")).expect("a link"),
-            Path::new("../results.json")
-        );
+        assert_eq!(fs::read_link(it.path("link")).expect("a link"), Path::new("elsewhere/inner"));
+        assert_eq!(fs::read_link(it.path("elsewhere/inner")).expect("a link"), Path::new("../results.json"));
         // One that leads nowhere yet: the file comes to be where it leads.
         symlink("elsewhere/later.json", it.path("early")).expect("a link");
-        assert_eq!(
-            replace(&it.path("early"), NEW).expect("created"),
-            Replaced::Written
-        );
-        assert_eq!(
-            fs::read(it.path("elsewhere/later.json")).expect("the file"),
-            NEW
-        );
-        assert!(
-            fs::symlink_metadata(it.path("early"))
-                .expect("a link")
-                .is_symlink()
-        );
+        assert_eq!(replace(&it.path("early"), NEW).expect("created"), Replaced::Written);
+        assert_eq!(fs::read(it.path("elsewhere/later.json")).expect("the file"), NEW);
+        assert!(fs::symlink_metadata(it.path("early")).expect("a link").is_symlink());
         assert_eq!(it.names(), ["early", "elsewhere", "link", "results.json"]);
     }
 
@@ -421,10 +336,7 @@ mod tests {
         let it = folder();
         symlink("b", it.path("a")).expect("a link");
         symlink("a", it.path("b")).expect("a link");
-        assert!(matches!(
-            replace(&it.path("a"), NEW),
-            Err(ReplaceError::LinksInACircle { .. })
-        ));
+        assert!(matches!(replace(&it.path("a"), NEW), Err(ReplaceError::LinksInACircle { .. })));
     }
 
     #[test]
@@ -433,19 +345,11 @@ mod tests {
         set_mode(&it.file, 0o444);
         let error = replace(&it.file, NEW).expect_err("protected");
         assert!(matches!(error, ReplaceError::Protected { .. }));
-        assert!(
-            error
-                .to_string()
-                .contains("results.json: the file is write-protected; "),
-            "{error}"
-        );
+        assert!(error.to_string().contains("results.json: the file is write-protected; "), "{error}");
         assert!(it.is_untouched());
         // Through a link as well.
         symlink("results.json", it.path("link")).expect("a link");
-        assert!(matches!(
-            replace(&it.path("link"), NEW),
-            Err(ReplaceError::Protected { .. })
-        ));
+        assert!(matches!(replace(&it.path("link"), NEW), Err(ReplaceError::Protected { .. })));
     }
 
     #[test]
@@ -454,10 +358,7 @@ mod tests {
         let fifo = it.path("fifo");
         nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).expect("a fifo");
         for path in [it.folder.path(), &fifo, Path::new("/dev/null")] {
-            assert!(
-                matches!(replace(path, NEW), Err(ReplaceError::NotAFile { .. })),
-                "{path:?}"
-            );
+            assert!(matches!(replace(path, NEW), Err(ReplaceError::NotAFile { .. })), "{path:?}");
         }
     }
 
@@ -477,10 +378,7 @@ mod tests {
             Err(io::Error::from(ErrorKind::StorageFull))
         });
         let error = error.expect_err("full").to_string();
-        assert!(
-            error.contains("results.json: can't write the new text beside it ("),
-            "{error}"
-        );
+        assert!(error.contains("results.json: can't write the new text beside it ("), "{error}");
         assert!(error.ends_with("; the file is as it was"), "{error}");
         assert!(it.is_untouched());
     }
@@ -488,15 +386,8 @@ mod tests {
     #[test]
     fn leftovers_of_killed_runs_are_swept_and_nothing_else_is() {
         let it = folder();
-        let live = Beside::new(&it.file)
-            .create()
-            .expect("a file of a living writer");
-        let live_name = live
-            .path()
-            .file_name()
-            .and_then(OsStr::to_str)
-            .expect("a name")
-            .to_string();
+        let live = Beside::new(&it.file).create().expect("a file of a living writer");
+        let live_name = live.path().file_name().and_then(OsStr::to_str).expect("a name").to_string();
         let left = ".results.json.durable-admission-0123456789.tmp";
         let others = [
             ".other.json.durable-admission-0123456789.tmp",
@@ -511,10 +402,7 @@ mod tests {
         let by_link = ".results.json.durable-admission-abcdefghij.tmp";
         symlink("results.json", it.path(by_link)).expect("a link");
         // Also when there is nothing to write.
-        assert_eq!(
-            replace(&it.file, OLD).expect("unchanged"),
-            Replaced::Unchanged
-        );
+        assert_eq!(replace(&it.file, OLD).expect("unchanged"), Replaced::Unchanged);
         let mut expected: Vec<&str> = others.to_vec();
         expected.extend(["results.json", by_link, &live_name]);
         expected.sort();
@@ -541,13 +429,7 @@ mod tests {
         go_on.send(()).expect("the writer listens");
         let settled = settle();
         // Here a signal's handler would end the process.
-        assert_eq!(
-            (
-                fs::read(&it.file).expect("the file").as_slice(),
-                it.names().len()
-            ),
-            (NEW, 1)
-        );
+        assert_eq!((fs::read(&it.file).expect("the file").as_slice(), it.names().len()), (NEW, 1));
         drop(settled);
         assert!(writer.join().expect("the writer").is_ok());
     }
@@ -562,17 +444,8 @@ mod tests {
         let program = std::env::current_exe().expect("this test");
         let mut command = Command::new("sh");
         command.args(["-c", script, "sh"]).arg(program);
-        command.args([
-            "--exact",
-            "baseline::replace::tests::replaces_for_ever",
-            "--ignored",
-            "--nocapture",
-        ]);
-        command
-            .env("REPLACE_FILE", file)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
+        command.args(["--exact", "baseline::replace::tests::replaces_for_ever", "--ignored", "--nocapture"]);
+        command.env("REPLACE_FILE", file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         command.spawn().expect("a child")
     }
 
@@ -592,11 +465,7 @@ mod tests {
         let mut left_behind = 0;
         for round in 0..25u64 {
             replace(&it.file, &texts[0]).expect("replaced");
-            assert_eq!(
-                it.names(),
-                ["results.json"],
-                "what the last round left is swept"
-            );
+            assert_eq!(it.names(), ["results.json"], "what the last round left is swept");
             let before = fs::metadata(&it.file).expect("metadata").ino();
             let mut child = child("exec \"$@\"", &it.file);
             let deadline = Instant::now() + Duration::from_secs(20);
@@ -611,10 +480,7 @@ mod tests {
             assert!(texts.contains(&held), "torn at {} bytes", held.len());
             left_behind += it.names().len() - 1;
         }
-        assert!(
-            left_behind > 0,
-            "no kill came in the middle, so this showed nothing"
-        );
+        assert!(left_behind > 0, "no kill came in the middle, so this showed nothing");
         replace(&it.file, OLD).expect("replaced");
         assert!(it.is_untouched());
     }
@@ -626,10 +492,7 @@ mod tests {
         let child = child("trap '' XFSZ; ulimit -f 1024; exec \"$@\"", &it.file);
         let output = child.wait_with_output().expect("reaped");
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            said.contains("write the new text beside it") && said.contains("FileTooLarge"),
-            "{said}"
-        );
+        assert!(said.contains("write the new text beside it") && said.contains("FileTooLarge"), "{said}");
         assert!(it.is_untouched());
     }
 }

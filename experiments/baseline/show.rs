@@ -57,11 +57,7 @@ pub fn verdict_line(outcome: &Outcome) -> String {
     let entries = |n: usize| counted(n, subject.one, subject.many);
     match outcome.verdict() {
         Verdict::Pass => {
-            let verb = if count.entries == 1 {
-                "matches"
-            } else {
-                "match"
-            };
+            let verb = if count.entries == 1 { "matches" } else { "match" };
             // A selection must not read like the whole.
             let all = entries(count.entries + outcome.skipped());
             match outcome.skipped() {
@@ -112,17 +108,10 @@ fn failures(count: Count, noun: &str) -> Vec<String> {
         parts.push(format!("{} outside the {noun}", differences(count.outside)));
     }
     if count.broken > 0 {
-        parts.push(counted(
-            count.broken,
-            "broken expectation",
-            "broken expectations",
-        ));
+        parts.push(counted(count.broken, "broken expectation", "broken expectations"));
     }
     if count.not_measured > 0 {
-        parts.push(format!(
-            "{} of {} {noun} not measured",
-            count.not_measured, count.entries
-        ));
+        parts.push(format!("{} of {} {noun} not measured", count.not_measured, count.entries));
     }
     parts
 }

@@ -14,33 +14,16 @@ pub fn splice(baseline: &Document, seen: &Document, subject: Subject, order: &[&
         return seen.clone();
     };
     let mut members = top.clone();
-    let held = members
-        .iter_mut()
-        .find(|member| member.name == subject.member);
-    let Some(Member {
-        node: Node {
-            value: Value::Object(entries),
-            ..
-        },
-        ..
-    }) = held
-    else {
+    let held = members.iter_mut().find(|member| member.name == subject.member);
+    let Some(Member { node: Node { value: Value::Object(entries), .. }, .. }) = held else {
         return seen.clone();
     };
     let fresh = seen.entries(subject.member);
     entries.retain(|kept| fresh.iter().all(|new| new.name != kept.name));
     entries.extend_from_slice(fresh);
     // A stable sort: what the order doesn't name keeps its own.
-    entries.sort_by_key(|member| {
-        order
-            .iter()
-            .position(|name| *name == member.name)
-            .unwrap_or(order.len())
-    });
-    Document::from_root(Node {
-        place: baseline.root().place,
-        value: Value::Object(members),
-    })
+    entries.sort_by_key(|member| order.iter().position(|name| *name == member.name).unwrap_or(order.len()));
+    Document::from_root(Node { place: baseline.root().place, value: Value::Object(members) })
 }
 
 #[cfg(test)]
@@ -55,13 +38,10 @@ mod tests {
 
     #[test]
     fn only_the_selected_entries_change() {
-        let baseline = read(
-            r#"{"format": 1, "groups": {"a": [1], "b": [2], "odd": [10.0], "c": [3]}, "more": null}"#,
-        );
+        let baseline = read(r#"{"format": 1, "groups": {"a": [1], "b": [2], "odd": [10.0], "c": [3]}, "more": null}"#);
         let seen = read(r#"{"format": 2, "groups": {"b": [9], "d": [4]}}"#);
-        let expected = read(
-            r#"{"format": 1, "groups": {"a": [1], "b": [9], "c": [3], "d": [4], "odd": [10.0]}, "more": null}"#,
-        );
+        let expected =
+            read(r#"{"format": 1, "groups": {"a": [1], "b": [9], "c": [3], "d": [4], "odd": [10.0]}, "more": null}"#);
         let spliced = splice(&baseline, &seen, GROUPS, &["a", "b", "c", "d"]);
         assert_eq!(canonical(spliced.root()), canonical(expected.root()));
     }

@@ -28,13 +28,7 @@ pub enum Deed {
 }
 
 impl Deed {
-    pub const ALL: [Deed; 5] = [
-        Deed::Changed,
-        Deed::Retyped,
-        Deed::Removed,
-        Deed::MemberAdded,
-        Deed::ElementAdded,
-    ];
+    pub const ALL: [Deed; 5] = [Deed::Changed, Deed::Retyped, Deed::Removed, Deed::MemberAdded, Deed::ElementAdded];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -64,18 +58,14 @@ pub fn tampers(original: &Document, subject: Subject) -> impl Iterator<Item = Ta
     let mut pointers = Vec::new();
     list(original.root(), Pointer::default(), &mut pointers);
     let entries = Pointer::default().child(subject.member);
-    let all = pointers
-        .into_iter()
-        .flat_map(|pointer| Deed::ALL.map(|deed| (deed, pointer.clone())));
+    let all = pointers.into_iter().flat_map(|pointer| Deed::ALL.map(|deed| (deed, pointer.clone())));
     all.filter_map(move |(deed, pointer)| {
         let is_vital = pointer == Pointer::default() || pointer == entries;
         match deed {
             Deed::Changed | Deed::Retyped | Deed::Removed if is_vital => None,
-            Deed::Changed
-            | Deed::Retyped
-            | Deed::Removed
-            | Deed::MemberAdded
-            | Deed::ElementAdded => spoil(original, deed, &pointer),
+            Deed::Changed | Deed::Retyped | Deed::Removed | Deed::MemberAdded | Deed::ElementAdded => {
+                spoil(original, deed, &pointer)
+            }
         }
     })
 }
@@ -83,46 +73,25 @@ pub fn tampers(original: &Document, subject: Subject) -> impl Iterator<Item = Ta
 /// Whether the judge, given the spoiled text as the baseline, says exactly what it must; else what it said.
 pub fn convict(tamper: &Tamper, original: &Document) -> Result<(), String> {
     let found = differences(&tamper.document, original);
-    let said: Vec<String> = found
-        .iter()
-        .map(|d| format!("{} {}", d.kind.name(), d.pointer))
-        .collect();
-    let wanted = format!(
-        "{} {}",
-        tamper.deed.kind_in_baseline().name(),
-        tamper.pointer
-    );
+    let said: Vec<String> = found.iter().map(|d| format!("{} {}", d.kind.name(), d.pointer)).collect();
+    let wanted = format!("{} {}", tamper.deed.kind_in_baseline().name(), tamper.pointer);
     if said == [wanted.as_str()] {
         return Ok(());
     }
-    let said = if said.is_empty() {
-        "nothing".to_string()
-    } else {
-        said.join(", ")
-    };
-    Err(format!(
-        "{}: \"{wanted}\" should be found, and {said} was",
-        tamper.deed.name()
-    ))
+    let said = if said.is_empty() { "nothing".to_string() } else { said.join(", ") };
+    Err(format!("{}: \"{wanted}\" should be found, and {said} was", tamper.deed.name()))
 }
 
 fn list(node: &Node, at: Pointer, all: &mut Vec<Pointer>) {
     match &node.value {
-        Value::Null | Value::Bool(_) | Value::Integer(_) | Value::Float(_) | Value::Text(_) => {
-            all.push(at)
-        }
+        Value::Null | Value::Bool(_) | Value::Integer(_) | Value::Float(_) | Value::Text(_) => all.push(at),
         Value::Array(elements) => {
             all.push(at.clone());
-            elements
-                .iter()
-                .enumerate()
-                .for_each(|(index, element)| list(element, at.child(index), all));
+            elements.iter().enumerate().for_each(|(index, element)| list(element, at.child(index), all));
         }
         Value::Object(members) => {
             all.push(at.clone());
-            members
-                .iter()
-                .for_each(|member| list(&member.node, at.child(&member.name), all));
+            members.iter().for_each(|member| list(&member.node, at.child(&member.name), all));
         }
     }
 }
@@ -131,9 +100,7 @@ fn list(node: &Node, at: Pointer, all: &mut Vec<Pointer>) {
 fn spoil(original: &Document, deed: Deed, pointer: &Pointer) -> Option<Tamper> {
     let mut root = original.root().clone();
     let named = match deed {
-        Deed::Changed => {
-            change(&mut node_at(&mut root, pointer.tokens())?.value).then(|| pointer.clone())?
-        }
+        Deed::Changed => change(&mut node_at(&mut root, pointer.tokens())?.value).then(|| pointer.clone())?,
         Deed::Retyped => {
             retype(&mut node_at(&mut root, pointer.tokens())?.value);
             pointer.clone()
@@ -142,38 +109,20 @@ fn spoil(original: &Document, deed: Deed, pointer: &Pointer) -> Option<Tamper> {
             let tokens: Vec<String> = pointer.tokens().collect();
             let (last, above) = tokens.split_last()?;
             let removed = remove(&mut node_at(&mut root, above.iter().cloned())?.value, last)?;
-            above
-                .iter()
-                .fold(Pointer::default(), |parent, token| parent.child(token))
-                .child(removed)
+            above.iter().fold(Pointer::default(), |parent, token| parent.child(token)).child(removed)
         }
-        Deed::MemberAdded => pointer.child(add_member(
-            &mut node_at(&mut root, pointer.tokens())?.value,
-        )?),
-        Deed::ElementAdded => pointer.child(add_element(
-            &mut node_at(&mut root, pointer.tokens())?.value,
-        )?),
+        Deed::MemberAdded => pointer.child(add_member(&mut node_at(&mut root, pointer.tokens())?.value)?),
+        Deed::ElementAdded => pointer.child(add_element(&mut node_at(&mut root, pointer.tokens())?.value)?),
     };
-    Some(Tamper {
-        deed,
-        pointer: named,
-        document: Document::from_root(root),
-    })
+    Some(Tamper { deed, pointer: named, document: Document::from_root(root) })
 }
 
 fn node_at(root: &mut Node, tokens: impl IntoIterator<Item = String>) -> Option<&mut Node> {
-    tokens
-        .into_iter()
-        .try_fold(root, |node, token| match &mut node.value {
-            Value::Object(members) => members
-                .iter_mut()
-                .find(|m| m.name == token)
-                .map(|m| &mut m.node),
-            Value::Array(elements) => elements.get_mut(token.parse::<usize>().ok()?),
-            Value::Null | Value::Bool(_) | Value::Integer(_) | Value::Float(_) | Value::Text(_) => {
-                None
-            }
-        })
+    tokens.into_iter().try_fold(root, |node, token| match &mut node.value {
+        Value::Object(members) => members.iter_mut().find(|m| m.name == token).map(|m| &mut m.node),
+        Value::Array(elements) => elements.get_mut(token.parse::<usize>().ok()?),
+        Value::Null | Value::Bool(_) | Value::Integer(_) | Value::Float(_) | Value::Text(_) => None,
+    })
 }
 
 /// Whether there was another value of that type to change it to.
@@ -181,20 +130,8 @@ fn change(value: &mut Value) -> bool {
     match value {
         Value::Bool(flag) => *flag = !*flag,
         // Towards zero, so that it stays within what readers keep.
-        Value::Integer(number) => {
-            *number = if *number == 0 {
-                1
-            } else {
-                *number - number.signum()
-            }
-        }
-        Value::Float(literal) => {
-            *literal = if literal == "0.5" {
-                "1.5".into()
-            } else {
-                "0.5".into()
-            }
-        }
+        Value::Integer(number) => *number = if *number == 0 { 1 } else { *number - number.signum() },
+        Value::Float(literal) => *literal = if literal == "0.5" { "1.5".into() } else { "0.5".into() },
         Value::Text(text) => text.push('x'),
         Value::Null | Value::Array(_) | Value::Object(_) => return false,
     }
@@ -223,10 +160,7 @@ fn remove(value: &mut Value, token: &str) -> Option<String> {
         Value::Array(elements) => {
             let index: usize = token.parse().ok()?;
             let gone = elements.get(index)?;
-            let equal = elements[index + 1..]
-                .iter()
-                .take_while(|next| same(gone, next))
-                .count();
+            let equal = elements[index + 1..].iter().take_while(|next| same(gone, next)).count();
             elements.remove(index);
             Some((index + equal).to_string())
         }
@@ -240,10 +174,7 @@ fn add_member(value: &mut Value) -> Option<&'static str> {
     let Value::Object(members) = value else {
         return None;
     };
-    members.push(Member {
-        name: ADDED.to_string(),
-        node: Value::Null.unplaced(),
-    });
+    members.push(Member { name: ADDED.to_string(), node: Value::Null.unplaced() });
     Some(ADDED)
 }
 

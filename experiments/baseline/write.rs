@@ -10,9 +10,7 @@ use super::read::{Document, Node, Place, ReadError, Value};
 pub enum NotFreezable {
     #[error("this value has no JSON form ({0}); that is a fault of this program, please report it")]
     NoJson(#[from] serde_json::Error),
-    #[error(
-        "this value would not be read back ({0}); that is a fault of this program, please report it"
-    )]
+    #[error("this value would not be read back ({0}); that is a fault of this program, please report it")]
     NotReadable(#[from] ReadError),
 }
 
@@ -20,9 +18,7 @@ pub enum NotFreezable {
 /// the canonical text and the strict reader, so that nothing can be frozen that `--check` would then refuse.
 /// A float that is NaN or infinite becomes null, as JSON has neither.
 pub fn document_of(seen: &impl Serialize) -> Result<Document, NotFreezable> {
-    Ok(Document::read(
-        serde_json::to_string_pretty(seen)?.as_bytes(),
-    )?)
+    Ok(Document::read(serde_json::to_string_pretty(seen)?.as_bytes())?)
 }
 
 /// The text of a whole file.
@@ -48,10 +44,7 @@ pub fn quoted(text: &str) -> String {
 impl Value {
     /// This value as a node of a text that is yet to be written.
     pub fn unplaced(self) -> Node {
-        Node {
-            place: Place::START,
-            value: self,
-        }
+        Node { place: Place::START, value: self }
     }
 }
 
@@ -95,13 +88,11 @@ fn write(node: &Node, layout: Layout, text: &mut String) {
         Value::Float(literal) => text.push_str(literal),
         Value::Text(content) => text.push_str(&quoted(content)),
         Value::Array(elements) => list(('[', ']'), elements, layout, text, write),
-        Value::Object(members) => {
-            list(('{', '}'), members, layout, text, |member, layout, text| {
-                text.push_str(&quoted(&member.name));
-                text.push_str(": ");
-                write(&member.node, layout, text);
-            })
-        }
+        Value::Object(members) => list(('{', '}'), members, layout, text, |member, layout, text| {
+            text.push_str(&quoted(&member.name));
+            text.push_str(": ");
+            write(&member.node, layout, text);
+        }),
     }
 }
 
@@ -144,11 +135,7 @@ mod tests {
         Odd {
             zebra: -9007199254740991,
             empty: vec![],
-            apple: [
-                (text.to_string(), Some(text.to_string())),
-                (String::new(), None),
-            ]
-            .into(),
+            apple: [(text.to_string(), Some(text.to_string())), (String::new(), None)].into(),
             float: 10.0,
             nested: vec![vec![], vec![true, false]],
         }
@@ -172,15 +159,9 @@ mod tests {
     #[test]
     fn what_check_would_refuse_is_not_frozen() {
         let error = document_of(&[u64::MAX]).expect_err("too large");
-        assert!(
-            error.to_string().contains("18446744073709551615 is beyond"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("18446744073709551615 is beyond"), "{error}");
         let by_unit = std::collections::BTreeMap::from([((), 1)]);
-        assert!(matches!(
-            document_of(&by_unit),
-            Err(NotFreezable::NoJson(_))
-        ));
+        assert!(matches!(document_of(&by_unit), Err(NotFreezable::NoJson(_))));
     }
 
     #[test]

@@ -19,11 +19,7 @@ pub(super) fn render(outcome: &Outcome) -> String {
         annotate(None, "cannot check", why);
     }
     for difference in outcome.outside() {
-        annotate(
-            Some(difference.place),
-            &title(difference),
-            &message(difference),
-        );
+        annotate(Some(difference.place), &title(difference), &message(difference));
     }
     for entry in outcome.entries() {
         match &entry.status {
@@ -33,16 +29,10 @@ pub(super) fn render(outcome: &Outcome) -> String {
                     annotate(entry.place, &format!("{}: broken", entry.name), sentence);
                 }
             }
-            Status::NotMeasured(why) => {
-                annotate(entry.place, &format!("{}: not measured", entry.name), why)
-            }
+            Status::NotMeasured(why) => annotate(entry.place, &format!("{}: not measured", entry.name), why),
         }
         for difference in entry.status.differences() {
-            annotate(
-                Some(difference.place),
-                &title(difference),
-                &message(difference),
-            );
+            annotate(Some(difference.place), &title(difference), &message(difference));
         }
     }
     // Starts with a word of ours, so it is never taken for a command.
@@ -55,10 +45,7 @@ fn annotation(file: &str, place: Option<Place>, title: &str, message: &str) -> S
         None => String::new(),
     };
     let (file, title) = (property(&visible(file)), property(&visible(title)));
-    format!(
-        "::error file={file}{position},title={title}::{}",
-        data(message)
-    )
+    format!("::error file={file}{position},title={title}::{}", data(message))
 }
 
 fn title(difference: &Difference) -> String {
@@ -72,28 +59,18 @@ fn message(difference: &Difference) -> String {
         let mark = if cut.len() < value.len() { "…" } else { "" };
         Some(format!("{label} {cut}{mark}"))
     };
-    let sides = [
-        side("expected", &difference.expected),
-        side("actual", &difference.actual),
-    ];
+    let sides = [side("expected", &difference.expected), side("actual", &difference.actual)];
     sides.into_iter().flatten().collect::<Vec<_>>().join("\n")
 }
 
 /// The runner decodes exactly these in a message: the percent sign goes first.
 fn data(text: &str) -> String {
     let lines: Vec<String> = text.split('\n').map(visible).collect();
-    lines
-        .join("\n")
-        .replace('%', "%25")
-        .replace('\r', "%0D")
-        .replace('\n', "%0A")
+    lines.join("\n").replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
 
 /// And these two more in a property.
 fn property(text: &str) -> String {
-    let text = text
-        .replace('%', "%25")
-        .replace('\r', "%0D")
-        .replace('\n', "%0A");
+    let text = text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A");
     text.replace(':', "%3A").replace(',', "%2C")
 }

@@ -69,22 +69,14 @@ fn difference(difference: &Difference) -> Value {
         ("line", number(line)),
         ("column", number(column)),
     ];
-    let sides = [
-        ("expected", &difference.expected),
-        ("actual", &difference.actual),
-    ];
-    let present = sides
-        .into_iter()
-        .filter_map(|(name, node)| Some((name, node.as_ref()?.value.clone())));
+    let sides = [("expected", &difference.expected), ("actual", &difference.actual)];
+    let present = sides.into_iter().filter_map(|(name, node)| Some((name, node.as_ref()?.value.clone())));
     members.extend(present);
     object(members)
 }
 
 fn object(members: Vec<(&str, Value)>) -> Value {
-    let members = members.into_iter().map(|(name, value)| Member {
-        name: name.to_string(),
-        node: value.unplaced(),
-    });
+    let members = members.into_iter().map(|(name, value)| Member { name: name.to_string(), node: value.unplaced() });
     Value::Object(members.collect())
 }
 

@@ -83,36 +83,15 @@ fn case(outcome: &Outcome, entry: &Entry) -> Case {
     let differences = entry.status.differences();
     let details = text::differences_alone(outcome, differences);
     match &entry.status {
-        Status::Agrees => Case {
-            name,
-            element: Element::None,
-            message: String::new(),
-            body: String::new(),
-        },
-        Status::Differs(_) => Case {
-            name,
-            element: Element::Failure,
-            message: first_pointer(differences),
-            body: details,
-        },
-        Status::Broken { sentences, .. } => {
-            let broken: String = sentences
-                .iter()
-                .map(|s| format!("broken: {}\n", visible(s)))
-                .collect();
-            Case {
-                name,
-                element: Element::Failure,
-                message: sentences.join("; "),
-                body: broken + &details,
-            }
+        Status::Agrees => Case { name, element: Element::None, message: String::new(), body: String::new() },
+        Status::Differs(_) => {
+            Case { name, element: Element::Failure, message: first_pointer(differences), body: details }
         }
-        Status::NotMeasured(why) => Case {
-            name,
-            element: Element::Error,
-            message: why.clone(),
-            body: String::new(),
-        },
+        Status::Broken { sentences, .. } => {
+            let broken: String = sentences.iter().map(|s| format!("broken: {}\n", visible(s))).collect();
+            Case { name, element: Element::Failure, message: sentences.join("; "), body: broken + &details }
+        }
+        Status::NotMeasured(why) => Case { name, element: Element::Error, message: why.clone(), body: String::new() },
     }
 }
 
@@ -139,7 +118,5 @@ fn content(lines: &str) -> String {
 }
 
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -24,22 +24,11 @@ fn outcome_of(baseline: &str, actual: &str, runs: Vec<(&str, Run)>) -> Outcome {
         sentence: format!("what {name} shows"),
         run,
     });
-    judge(
-        GROUPS,
-        "results.json",
-        Scope::Whole,
-        &read(baseline),
-        &read(actual),
-        seen.collect(),
-    )
+    judge(GROUPS, "results.json", Scope::Whole, &read(baseline), &read(actual), seen.collect())
 }
 
 fn measured(actual: &str) -> Outcome {
-    outcome_of(
-        BASELINE,
-        actual,
-        vec![("identity", Run::Measured), ("race", Run::Measured)],
-    )
+    outcome_of(BASELINE, actual, vec![("identity", Run::Measured), ("race", Run::Measured)])
 }
 
 fn changed() -> Outcome {
@@ -54,11 +43,7 @@ fn texts(expected: &str, actual: &str) -> Outcome {
         let content = crate::baseline::write::quoted(content);
         format!(r#"{{"groups": {{"identity": {{"text": {content}}}}}}}"#)
     };
-    outcome_of(
-        &text(expected),
-        &text(actual),
-        vec![("identity", Run::Measured)],
-    )
+    outcome_of(&text(expected), &text(actual), vec![("identity", Run::Measured)])
 }
 
 fn plain(outcome: &Outcome) -> String {
@@ -90,58 +75,19 @@ fn the_verdict_line_is_exact() {
     let pass = |subject: Subject, n: usize| {
         let text = format!(r#"{{"{}": {{}}}}"#, subject.member);
         let document = Document::read(text.as_bytes()).expect("test text");
-        let seen = (0..n).map(|i| Seen {
-            name: i.to_string(),
-            sentence: String::new(),
-            run: Run::Measured,
-        });
-        verdict_line(&judge(
-            subject,
-            "results.json",
-            Scope::Whole,
-            &document,
-            &document,
-            seen.collect(),
-        ))
+        let seen = (0..n).map(|i| Seen { name: i.to_string(), sentence: String::new(), run: Run::Measured });
+        verdict_line(&judge(subject, "results.json", Scope::Whole, &document, &document, seen.collect()))
     };
-    assert_eq!(
-        pass(GROUPS, 11),
-        "PASS: 11 scenario groups match results.json"
-    );
-    assert_eq!(
-        pass(GROUPS, 1),
-        "PASS: 1 scenario group matches results.json"
-    );
+    assert_eq!(pass(GROUPS, 11), "PASS: 11 scenario groups match results.json");
+    assert_eq!(pass(GROUPS, 1), "PASS: 1 scenario group matches results.json");
     assert_eq!(pass(SWEEPS, 3), "PASS: 3 sweeps match results.json");
-    assert_eq!(
-        pass(SWEEPS, 0),
-        "INCONCLUSIVE: no sweep was compared with results.json"
-    );
+    assert_eq!(pass(SWEEPS, 0), "INCONCLUSIVE: no sweep was compared with results.json");
     let baseline = Document::read(BASELINE.as_bytes()).expect("test text");
-    let race = Seen {
-        name: "race".into(),
-        sentence: String::new(),
-        run: Run::Measured,
-    };
-    let race_alone = Document::read(br#"{"format": 1, "groups": {"race": {"accepted": 4}}}"#)
-        .expect("test text");
-    let selected = judge(
-        GROUPS,
-        "results.json",
-        Scope::Selected,
-        &baseline,
-        &race_alone,
-        vec![race],
-    );
-    assert_eq!(
-        verdict_line(&selected),
-        "PASS: 1 of 2 scenario groups matches results.json"
-    );
-    let one = measured(
-        &BASELINE
-            .replace("accepted\"", "x\"")
-            .replace("\"x\": 4", "\"accepted\": 4"),
-    );
+    let race = Seen { name: "race".into(), sentence: String::new(), run: Run::Measured };
+    let race_alone = Document::read(br#"{"format": 1, "groups": {"race": {"accepted": 4}}}"#).expect("test text");
+    let selected = judge(GROUPS, "results.json", Scope::Selected, &baseline, &race_alone, vec![race]);
+    assert_eq!(verdict_line(&selected), "PASS: 1 of 2 scenario groups matches results.json");
+    let one = measured(&BASELINE.replace("accepted\"", "x\"").replace("\"x\": 4", "\"accepted\": 4"));
     assert_eq!(last_line(&one), "FAIL: 1 difference in 1 of 2 groups");
     let outside = measured(&BASELINE.replace("\"format\": 1", "\"format\": 2"));
     assert_eq!(last_line(&outside), "FAIL: 1 difference outside the groups");
@@ -149,17 +95,8 @@ fn the_verdict_line_is_exact() {
         BASELINE,
         r#"{"format": 1, "groups": {"identity": {"usage": [1, 3]}}}"#,
         vec![
-            (
-                "identity",
-                Run::Broken(vec![
-                    "usage is above the limit".into(),
-                    "an intent has no task".into(),
-                ]),
-            ),
-            (
-                "race",
-                Run::NotMeasured("a child could not be started".into()),
-            ),
+            ("identity", Run::Broken(vec!["usage is above the limit".into(), "an intent has no task".into()])),
+            ("race", Run::NotMeasured("a child could not be started".into())),
         ],
     );
     assert_eq!(
@@ -168,28 +105,14 @@ fn the_verdict_line_is_exact() {
     );
     let unsteady = outcome_of(
         BASELINE,
-        &BASELINE.replace("\"race\"", "\"gone\"").replace(
-            "\"gone\": {\n      \"accepted\": 4\n    }",
-            "\"race\": null",
-        ),
-        vec![
-            ("identity", Run::Measured),
-            ("race", Run::NotMeasured("three runs, two answers".into())),
-        ],
+        &BASELINE
+            .replace("\"race\"", "\"gone\"")
+            .replace("\"gone\": {\n      \"accepted\": 4\n    }", "\"race\": null"),
+        vec![("identity", Run::Measured), ("race", Run::NotMeasured("three runs, two answers".into()))],
     );
-    assert_eq!(
-        last_line(&unsteady),
-        "INCONCLUSIVE: 1 of 2 scenario groups could not be measured"
-    );
-    let gone = Outcome::cannot_check(
-        GROUPS,
-        "results.json",
-        "results.json: there is no such file; create it",
-    );
-    assert_eq!(
-        plain(&gone),
-        "CANNOT CHECK: results.json: there is no such file; create it\n"
-    );
+    assert_eq!(last_line(&unsteady), "INCONCLUSIVE: 1 of 2 scenario groups could not be measured");
+    let gone = Outcome::cannot_check(GROUPS, "results.json", "results.json: there is no such file; create it");
+    assert_eq!(plain(&gone), "CANNOT CHECK: results.json: there is no such file; create it\n");
 }
 
 #[test]
@@ -207,7 +130,10 @@ fn the_cap_counts_what_it_leaves_out_and_full_lifts_it() {
     let outcome = outcome_of(&list("a"), &list("b"), vec![("identity", Run::Measured)]);
     let capped = plain(&outcome);
     assert_eq!(capped.matches("  value  (").count(), MOST_SHOWN);
-    assert!(capped.ends_with("... 70 more differences not shown; --full shows all\nFAIL: 120 differences in 1 of 1 groups\n"));
+    assert!(
+        capped
+            .ends_with("... 70 more differences not shown; --full shows all\nFAIL: 120 differences in 1 of 1 groups\n")
+    );
     let full = render(&outcome, Format::Text, Style::Plain, Extent::Full);
     assert_eq!(full.matches("  value  (").count(), 120);
     assert!(!full.contains("not shown"));
@@ -217,16 +143,8 @@ fn the_cap_counts_what_it_leaves_out_and_full_lifts_it() {
 fn long_values_are_cut_and_full_lifts_it() {
     let long = "[".to_string() + &["12345"; 100].join(", ") + "]";
     let actual = format!(r#"{{"groups": {{"identity": {long}}}}}"#);
-    let outcome = outcome_of(
-        r#"{"groups": {"identity": 1}}"#,
-        &actual,
-        vec![("identity", Run::Measured)],
-    );
-    assert!(
-        plain(&outcome).contains("…(540 more characters)"),
-        "{}",
-        plain(&outcome)
-    );
+    let outcome = outcome_of(r#"{"groups": {"identity": 1}}"#, &actual, vec![("identity", Run::Measured)]);
+    assert!(plain(&outcome).contains("…(540 more characters)"), "{}", plain(&outcome));
     assert!(render(&outcome, Format::Text, Style::Plain, Extent::Full).contains(&long));
 }
 
@@ -234,29 +152,19 @@ fn long_values_are_cut_and_full_lifts_it() {
 fn nothing_acts_or_hides_in_the_text() {
     let nasty = "\u{1b}[2J\u{202e}\u{2066}\u{200b}\u{7f}\u{9b}\u{e0041}\u{feff}e\u{301}\r\n::error::\u{7}\u{a0}";
     let outcome = outcome_of(
-        &format!(
-            r#"{{"groups": {{"i": {{}}, {}: 1}}}}"#,
-            crate::baseline::write::quoted(nasty)
-        ),
+        &format!(r#"{{"groups": {{"i": {{}}, {}: 1}}}}"#, crate::baseline::write::quoted(nasty)),
         r#"{"groups": {"i": {}}}"#,
         vec![("i", Run::Broken(vec![nasty.to_string()]))],
     );
     let unreadable = Outcome::cannot_check(GROUPS, nasty, nasty);
-    for outcome in [
-        outcome,
-        unreadable,
-        texts(nasty, "x"),
-        texts(nasty, &nasty.repeat(9)),
-        texts(&nasty.repeat(9), "a\nb"),
-    ] {
+    for outcome in
+        [outcome, unreadable, texts(nasty, "x"), texts(nasty, &nasty.repeat(9)), texts(&nasty.repeat(9), "a\nb")]
+    {
         for format in [Format::Text, Format::Json, Format::Junit, Format::Github] {
             let shown = render(&outcome, format, Style::Plain, Extent::Full);
             let acting = shown.chars().find(|c| *c != '\n' && is_hidden(*c));
             assert_eq!(acting, None, "{format:?}: {shown:?}");
-            assert!(
-                !shown.contains("\n::error::"),
-                "{format:?}: a command slipped in: {shown}"
-            );
+            assert!(!shown.contains("\n::error::"), "{format:?}: a command slipped in: {shown}");
         }
     }
     assert_eq!(
@@ -268,26 +176,17 @@ fn nothing_acts_or_hides_in_the_text() {
 #[test]
 fn composed_and_decomposed_text_are_told_apart() {
     let shown = plain(&texts("\u{e9}", "e\u{301}"));
-    assert!(
-        shown.contains("expected  \"é\"\n    actual    \"e\\u0301\"\n"),
-        "{shown}"
-    );
+    assert!(shown.contains("expected  \"é\"\n    actual    \"e\\u0301\"\n"), "{shown}");
 }
 
 #[test]
 fn long_strings_show_where_they_part() {
     let words = "the quick brown fox jumps over the lazy dog and the store is full at four tasks because a cap is not a reservation";
     let shown = plain(&texts(words, &words.replace("lazy", "sleepy")));
-    assert!(
-        shown.contains("jumps over the [-lazy-]{+sleepy+} dog and the store"),
-        "{shown}"
-    );
+    assert!(shown.contains("jumps over the [-lazy-]{+sleepy+} dog and the store"), "{shown}");
     let chinese = "持久接纳".repeat(30);
     let shown = plain(&texts(&chinese, &format!("{chinese}。")));
-    assert!(
-        shown.contains("…(80 equal)…") && shown.contains("接纳{+。+}\"\n"),
-        "{shown}"
-    );
+    assert!(shown.contains("…(80 equal)…") && shown.contains("接纳{+。+}\"\n"), "{shown}");
     let quotes = "\"\\".repeat(40);
     let shown = plain(&texts(&quotes, &format!("{quotes}\"")));
     assert!(shown.contains(r#"\"\\{+\"+}""#), "{shown}");
@@ -300,18 +199,14 @@ fn texts_of_several_lines_are_shown_by_line() {
     let shown = plain(&texts(&old, &old.replace("line 15\n", "line 15\r\n")));
     let expected = "      \"line 14\\n\"\n    - \"line 15\\n\"\n    + \"line 15\\r\\n\"\n      \"line 16\\n\"\n";
     assert!(shown.contains(expected), "{shown}");
-    assert!(
-        !shown.contains("line 12"),
-        "only a change's surroundings: {shown}"
-    );
+    assert!(!shown.contains("line 12"), "only a change's surroundings: {shown}");
 }
 
 #[test]
 fn color_only_when_asked_and_nothing_else_changes() {
     let color = render(&changed(), Format::Text, Style::Ansi, Extent::Capped);
-    let stripped = ["\u{1b}[31m", "\u{1b}[32m", "\u{1b}[0m"]
-        .iter()
-        .fold(color.clone(), |text, code| text.replace(code, ""));
+    let stripped =
+        ["\u{1b}[31m", "\u{1b}[32m", "\u{1b}[0m"].iter().fold(color.clone(), |text, code| text.replace(code, ""));
     assert_ne!(color, stripped);
     assert_eq!(stripped, plain(&changed()));
 }
@@ -320,14 +215,7 @@ fn color_only_when_asked_and_nothing_else_changes() {
 fn json_carries_everything_and_reads_back() {
     let shown = render(&changed(), Format::Json, Style::Ansi, Extent::Verdict);
     let read: serde_json::Value = serde_json::from_str(&shown).expect("json");
-    assert_eq!(
-        (
-            &read["schema_version"],
-            &read["verdict"],
-            &read["exit_code"]
-        ),
-        (&1.into(), &"fail".into(), &1.into())
-    );
+    assert_eq!((&read["schema_version"], &read["verdict"], &read["exit_code"]), (&1.into(), &"fail".into(), &1.into()));
     assert_eq!(read["summary"], "FAIL: 2 differences in 2 of 2 groups");
     let first = &read["entries"][0]["differences"][0];
     assert_eq!(
@@ -344,10 +232,7 @@ fn json_carries_everything_and_reads_back() {
         Extent::Full,
     );
     let read: serde_json::Value = serde_json::from_str(&gone).expect("json");
-    assert_eq!(
-        (&read["verdict"], &read["why"]),
-        (&"cannot-check".into(), &"no\u{202e}ne".into())
-    );
+    assert_eq!((&read["verdict"], &read["why"]), (&"cannot-check".into(), &"no\u{202e}ne".into()));
     assert!(gone.contains(r"no\u202ene"));
 }
 
@@ -356,11 +241,7 @@ fn junit_has_one_case_for_each_entry_and_escapes() {
     let outcome = outcome_of(
         r#"{"format": 1, "groups": {"a<&\">": "\u0007<b>", "b": 1, "c": 1}}"#,
         r#"{"format": 2, "groups": {"a<&\">": "]]>", "b": 1}}"#,
-        vec![
-            ("a<&\">", Run::Measured),
-            ("b", Run::Measured),
-            ("c", Run::NotMeasured("a child hung".into())),
-        ],
+        vec![("a<&\">", Run::Measured), ("b", Run::Measured), ("c", Run::NotMeasured("a child hung".into()))],
     );
     assert_eq!(
         render(&outcome, Format::Junit, Style::Plain, Extent::Capped),
@@ -391,16 +272,9 @@ fn junit_has_one_case_for_each_entry_and_escapes() {
 
 #[test]
 fn junit_without_an_entry_is_an_error_and_no_empty_report() {
-    let gone = render(
-        &Outcome::cannot_check(GROUPS, "results.json", "it is gone"),
-        Format::Junit,
-        Style::Plain,
-        Extent::Full,
-    );
-    assert!(
-        gone.contains(r#"tests="1" failures="0" errors="1""#),
-        "{gone}"
-    );
+    let gone =
+        render(&Outcome::cannot_check(GROUPS, "results.json", "it is gone"), Format::Junit, Style::Plain, Extent::Full);
+    assert!(gone.contains(r#"tests="1" failures="0" errors="1""#), "{gone}");
     assert!(gone.contains(r#"message="it is gone""#), "{gone}");
 }
 
@@ -415,10 +289,7 @@ fn github_annotations_stand_on_the_baselines_line_and_are_escaped() {
     let mut outcome = outcome_of(
         r#"{"groups": {"100%: a,b": "50%"}}"#,
         r#"{"groups": {"100%: a,b": "1,2:\r\n"}}"#,
-        vec![(
-            "100%: a,b",
-            Run::Broken(vec!["100% :: broken\nindeed".into()]),
-        )],
+        vec![("100%: a,b", Run::Broken(vec!["100% :: broken\nindeed".into()]))],
     );
     outcome.file = "a, b: 100%/results.json".into();
     assert_eq!(
@@ -431,14 +302,8 @@ fn github_annotations_stand_on_the_baselines_line_and_are_escaped() {
 
 #[test]
 fn what_visible_shows_inside_quotes_is_the_same_json() {
-    let hidden: String = (0..=0x10ffff_u32)
-        .filter_map(char::from_u32)
-        .filter(|c| is_hidden(*c))
-        .collect();
+    let hidden: String = (0..=0x10ffff_u32).filter_map(char::from_u32).filter(|c| is_hidden(*c)).collect();
     let shown = visible(&crate::baseline::write::quoted(&hidden));
-    let Node { value, .. } = Document::read(shown.as_bytes())
-        .expect("json")
-        .root()
-        .clone();
+    let Node { value, .. } = Document::read(shown.as_bytes()).expect("json").root().clone();
     assert!(value == Value::Text(hidden));
 }

@@ -127,33 +127,16 @@ impl<'o> Page<'o> {
         };
         let kind = difference.kind.name();
         let (file, place) = (visible(self.file), difference.place);
-        self.line(&format!(
-            "  {pointer}  {kind}  ({file}:{}:{})",
-            place.line, place.column
-        ));
+        self.line(&format!("  {pointer}  {kind}  ({file}:{}:{})", place.line, place.column));
         match (&difference.expected, &difference.actual) {
-            (
-                Some(Node {
-                    value: Value::Text(old),
-                    ..
-                }),
-                Some(Node {
-                    value: Value::Text(new),
-                    ..
-                }),
-            ) if old.contains('\n') || new.contains('\n') => {
+            (Some(Node { value: Value::Text(old), .. }), Some(Node { value: Value::Text(new), .. }))
+                if old.contains('\n') || new.contains('\n') =>
+            {
                 self.line_diff(old, new);
             }
-            (
-                Some(Node {
-                    value: Value::Text(old),
-                    ..
-                }),
-                Some(Node {
-                    value: Value::Text(new),
-                    ..
-                }),
-            ) if old.chars().count().max(new.chars().count()) >= LONG => {
+            (Some(Node { value: Value::Text(old), .. }), Some(Node { value: Value::Text(new), .. }))
+                if old.chars().count().max(new.chars().count()) >= LONG =>
+            {
                 self.inline_diff(old, new);
             }
             (expected, actual) => {
@@ -174,16 +157,10 @@ impl<'o> Page<'o> {
     fn line_diff(&mut self, old: &str, new: &str) {
         self.line("    lines: - expected, + actual");
         let diff = TextDiff::from_lines(old, new);
-        let hunks = diff
-            .unified_diff()
-            .context_radius(2)
-            .iter_hunks()
-            .map(|hunk| {
-                let lines = hunk
-                    .iter_changes()
-                    .map(|change| (change.tag(), change.value().to_string()));
-                lines.collect::<Vec<_>>()
-            });
+        let hunks = diff.unified_diff().context_radius(2).iter_hunks().map(|hunk| {
+            let lines = hunk.iter_changes().map(|change| (change.tag(), change.value().to_string()));
+            lines.collect::<Vec<_>>()
+        });
         let lines: Vec<_> = hunks.collect::<Vec<_>>().concat();
         let most = match self.extent {
             Extent::Verdict | Extent::Capped => MOST_LINES,
@@ -249,10 +226,7 @@ impl<'o> Page<'o> {
             return line.to_string();
         }
         let head: String = line.chars().take(CUT).collect();
-        format!(
-            "{head}…({})",
-            counted(count - CUT, "more character", "more characters")
-        )
+        format!("{head}…({})", counted(count - CUT, "more character", "more characters"))
     }
 
     fn colored(&self, color: Color, text: &str) -> String {
