@@ -17,10 +17,14 @@ use crate::write::Write;
 /// Prepared statements kept per connection: all that the verbs use, with room to spare.
 const STATEMENTS_KEPT: usize = 48;
 
+/// SQLite counts the busy timeout in milliseconds, in 32 bits.
+const BUSY_TIMEOUT_CEILING_MS: u64 = i32::MAX as u64;
+
 /// How a connection waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// How long a verb waits for another connection's write lock before it is [`Error::Busy`].
+    /// How long a verb waits for another connection's write lock before it is [`Error::Busy`]: whole
+    /// milliseconds, up to 2^31 - 1 of them.
     pub busy_timeout: Duration,
 }
 
@@ -31,13 +35,28 @@ impl Default for OpenOptions {
     }
 }
 
+impl OpenOptions {
+    fn check(&self) -> Result<()> {
+        let ceiling = Duration::from_millis(BUSY_TIMEOUT_CEILING_MS);
+        if self.busy_timeout.as_millis() <= ceiling.as_millis() {
+            return Ok(());
+        }
+        Err(Error::Input {
+            field: "busy timeout",
+            problem: format!("{:?} is over {ceiling:?}; give at most that", self.busy_timeout),
+        })
+    }
+}
+
 pub(crate) fn open(path: &Path, limits: &Limits, options: OpenOptions) -> Result<Connection> {
     limits.check()?;
+    options.check()?;
     refuse_other_than_file(path)?;
-    refuse_foreign_untouched(path)?;
+    refuse_foreign_untouched(path, options.busy_timeout)?;
 
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags)?;
+    // SQLite takes a bare name that begins with "file:" for a URI, whatever the flags.
+    let connection = Connection::open_with_flags(Path::new(".").join(path), flags)?;
     connection.busy_timeout(options.busy_timeout)?;
     // Until it is known to be ours, closing must not move its WAL into the file.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
@@ -45,7 +64,11 @@ pub(crate) fn open(path: &Path, limits: &Limits, options: OpenOptions) -> Result
     configure(path, &connection, options)?;
     match found {
         Found::Store => {}
-        Found::Blank => initialise(&connection, limits)?,
+        Found::Blank => {
+            initialise(&connection, limits)?;
+            // Somebody else may have been faster, and not one of us.
+            look(path, &connection)?;
+        }
     }
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
     check_limits(path, &connection, limits)?;
@@ -64,12 +87,21 @@ fn not_ours(path: &Path, reason: impl Into<String>) -> Error {
 }
 
 fn refuse_other_than_file(path: &Path) -> Result<()> {
-    if path.as_os_str().as_bytes().contains(&0) {
-        return Err(Error::Input { field: "path", problem: "contains a NUL byte; give another".to_owned() });
-    }
+    let problem = match path.as_os_str().as_bytes() {
+        b"" => "is empty; give the path of a file",
+        b":memory:" => "would be memory and no file; give the path of a file",
+        name if name.contains(&0) => "contains a NUL byte; give another",
+        _ => return refuse_metadata(path),
+    };
+    Err(Error::Input { field: "path", problem: problem.to_owned() })
+}
+
+fn refuse_metadata(path: &Path) -> Result<()> {
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => Err(not_ours(path, "this is a folder")),
         Ok(metadata) if !metadata.is_file() => Err(not_ours(path, "this is no regular file")),
+        // SQLite takes a file of one byte for an empty one.
+        Ok(metadata) if metadata.len() == 1 => Err(not_ours(path, NO_DATABASE)),
         Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::NotADirectory => Err(not_ours(path, "a file is used as a folder")),
         // What else is wrong with the path SQLite says when it opens it.
@@ -77,57 +109,106 @@ fn refuse_other_than_file(path: &Path) -> Result<()> {
     }
 }
 
-/// Looks at a resting file through a connection that takes no lock, reads no journal and leaves nothing
-/// beside it. A file with a WAL is left to [`look`], which changes neither of the two.
-fn refuse_foreign_untouched(path: &Path) -> Result<()> {
+/// Looks at the file through connections that change neither it nor its companions and leave nothing
+/// beside it. What they cannot settle is left to [`look`].
+fn refuse_foreign_untouched(path: &Path, patience: Duration) -> Result<()> {
     let Ok(file) = fs::canonicalize(path) else { return Ok(()) };
     let length = |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.len());
-    if length(&file) == 0 || length(&beside(&file, "-wal")) > 0 {
+    if length(&file) == 0 {
         return Ok(());
     }
-    match pages_before_journal(&beside(&file, "-journal")) {
-        // An initialisation that died while making the first page; rolling it back empties the file.
-        Some(0) => return Ok(()),
-        // Rolling back would change the file, and no store of ours has such a journal.
-        Some(_) => return Err(not_ours(path, "this database has a rollback journal, which a store never has")),
-        None => {}
+    if length(&beside(&file, "-wal")) > 0 {
+        // With shared memory there, nothing new appears when SQLite reads the WAL.
+        return if beside(&file, "-shm").exists() { Ok(()) } else { refuse_foreign_wal(path, &file) };
     }
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(immutable_uri(&file), flags)?;
-    // A page being checkpointed for the first time may be seen half old, half new; a second look settles it.
-    match resting_marks(&connection)
-        .and_then(|marks| if marks.foreign() { resting_marks(&connection) } else { Ok(marks) })
-    {
-        Ok(marks) if marks.foreign() => Err(not_ours(path, marks.reason())),
-        Ok(_) => Ok(()),
-        Err(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
-            Err(not_ours(path, "this is not an SQLite database"))
+    let deadline = Instant::now() + patience;
+    loop {
+        match pages_before_journal(&beside(&file, "-journal")) {
+            // An initialisation that died while making the first page; rolling it back empties the file.
+            Some(0) => return Ok(()),
+            Some(_) => {}
+            None => return refuse_resting(path, &file),
         }
+        refuse_resting(path, &file)?;
+        // A live one is somebody putting the file into WAL mode, and soon gone. To roll back a dead one
+        // would change the file, and no store of ours leaves such a journal.
+        if Instant::now() >= deadline {
+            return Err(not_ours(path, "this database has a rollback journal, which a store never has"));
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Takes no lock and reads no journal.
+fn refuse_resting(path: &Path, file: &Path) -> Result<()> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(immutable_uri(file), flags)?;
+    // A page that is just being written may be seen half old, half new; a second look settles it.
+    match read_marks(&connection).and_then(|marks| match marks.judge() {
+        Ok(_) => Ok(marks),
+        Err(_) => read_marks(&connection),
+    }) {
+        Ok(marks) => marks.judge().map(drop).map_err(|reason| not_ours(path, reason)),
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => Err(not_ours(path, NO_DATABASE)),
         // A journal or WAL may have appeared since; what is really wrong shows under lock.
         Err(_) => Ok(()),
     }
 }
 
+/// Reads the WAL with its index in this process's own memory, which SQLite does when nobody else can be
+/// there.
+fn refuse_foreign_wal(path: &Path, file: &Path) -> Result<()> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(file, flags)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    connection.busy_timeout(Duration::ZERO)?;
+    connection.pragma_update_and_check(None, "locking_mode", "EXCLUSIVE", |_| Ok(()))?;
+    match look(path, &connection) {
+        Ok(_) => Ok(()),
+        Err(error @ Error::NotOurs { .. }) => Err(error),
+        // Somebody is there after all, and the shared memory with them; the rest shows at the real opening.
+        Err(_) => Ok(()),
+    }
+}
+
+const NO_DATABASE: &str = "this is not an SQLite database";
+
+/// What tells a store from a blank file and from another program's database.
 struct Marks {
     application_id: i64,
+    user_version: i64,
+    encoding: String,
     objects: i64,
 }
 
 impl Marks {
-    fn foreign(&self) -> bool {
-        self.application_id != APPLICATION_ID && (self.application_id != 0 || self.objects > 0)
-    }
-
-    fn reason(&self) -> String {
-        format!("this is another program's database (application id {}, not {APPLICATION_ID})", self.application_id)
+    /// `Err` says why it is neither.
+    fn judge(&self) -> std::result::Result<Found, String> {
+        let Marks { application_id, user_version, encoding, objects } = self;
+        match (*application_id, *user_version) {
+            (APPLICATION_ID, SCHEMA_VERSION) => Ok(Found::Store),
+            (APPLICATION_ID, other) => Err(format!("this store has schema version {other}, not {SCHEMA_VERSION}")),
+            (0, 0) if *objects == 0 && encoding == "UTF-8" => Ok(Found::Blank),
+            _ => Err(format!(
+                "this is another program's database (application id {application_id}, not {APPLICATION_ID})"
+            )),
+        }
     }
 }
 
-fn resting_marks(connection: &Connection) -> rusqlite::Result<Marks> {
+fn read_marks(connection: &Connection) -> rusqlite::Result<Marks> {
     connection.query_row(
-        "SELECT (SELECT application_id FROM pragma_application_id), (SELECT count(*) FROM sqlite_schema)",
+        "SELECT (SELECT application_id FROM pragma_application_id), (SELECT user_version FROM pragma_user_version),
+             (SELECT encoding FROM pragma_encoding), (SELECT count(*) FROM sqlite_schema)",
         [],
-        |row| Ok(Marks { application_id: row.get(0)?, objects: row.get(1)? }),
+        |row| {
+            Ok(Marks {
+                application_id: row.get(0)?,
+                user_version: row.get(1)?,
+                encoding: row.get(2)?,
+                objects: row.get(3)?,
+            })
+        },
     )
 }
 
@@ -160,13 +241,9 @@ fn immutable_uri(file: &Path) -> String {
 
 /// The same question under SQLite's own lock, through the WAL.
 fn look(path: &Path, connection: &Connection) -> Result<Found> {
-    match resting_marks(connection) {
-        Ok(marks) if marks.foreign() => Err(not_ours(path, marks.reason())),
-        Ok(marks) if marks.application_id == APPLICATION_ID => Ok(Found::Store),
-        Ok(_) => Ok(Found::Blank),
-        Err(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
-            Err(not_ours(path, "this is not an SQLite database"))
-        }
+    match read_marks(connection) {
+        Ok(marks) => marks.judge().map_err(|reason| not_ours(path, reason)),
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => Err(not_ours(path, NO_DATABASE)),
         Err(error) => Err(error.into()),
     }
 }
@@ -236,10 +313,6 @@ fn initialise(connection: &Connection, limits: &Limits) -> Result<()> {
 }
 
 fn check_limits(path: &Path, connection: &Connection, given: &Limits) -> Result<()> {
-    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    if version != SCHEMA_VERSION {
-        return Err(not_ours(path, format!("this store has schema version {version}, not {SCHEMA_VERSION}")));
-    }
     let stored = connection
         .query_row(
             "SELECT global_count, global_bytes, tenant_count, tenant_bytes, payload_bytes FROM store WHERE id = 1",
