@@ -51,7 +51,7 @@ pub struct Judging {
     pub dry_run: bool,
 
     /// Write what was seen to this file, and leave the frozen file as it is
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
     pub out: Option<PathBuf>,
 
     /// Let a run regenerate the frozen file though the environment variable CI is set

@@ -4,14 +4,15 @@
 use std::env;
 use std::fs;
 use std::io::{IsTerminal, stderr, stdout};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::baseline::Subject;
 use crate::baseline::compare::{Difference, differences};
 use crate::baseline::load::{LoadError, load};
 use crate::baseline::outcome::{Deed, Outcome, Run, Scope, Seen, Verdict, judge};
-use crate::baseline::read::Document;
-use crate::baseline::replace::{Replaced, replace};
+use crate::baseline::read::{Document, Member, Value};
+use crate::baseline::replace::{Replaced, replace, settle, target_of};
 use crate::baseline::show::{Extent, Style, render};
 use crate::baseline::splice::splice;
 use crate::baseline::write::canonical;
@@ -35,6 +36,7 @@ pub trait Job {
 }
 
 /// What playing gave.
+#[derive(Clone)]
 pub struct Played {
     /// As it would be frozen, with the entries that were measured.
     pub document: Document,
@@ -53,6 +55,8 @@ pub struct Order<'j> {
 
 /// Does the job and prints its result. The exit code is the verdict's.
 pub fn carry_out(order: &Order<'_>) -> u8 {
+    // Never unlocked again: no replacement begins once an interrupt has waited for the last one.
+    let _whole = signal::hold().on_interrupt(|| std::mem::forget(settle()));
     let outcome = if order.judging.check { check(order) } else { regenerate(order) };
     // An interrupt being served ends the process: what it tore down is no finding.
     signal::stand_aside();
@@ -161,7 +165,7 @@ fn check(order: &Order<'_>) -> Outcome {
     }
     if runs > 1 {
         match differed.is_empty() {
-            true => say(&format!("{runs} of {runs} runs passed")),
+            true => order.say(&format!("{runs} of {runs} runs passed")),
             false => say(&format!("of {runs} runs, these did not pass: {}; the worst is shown", differed.join(", "))),
         }
     }
@@ -180,22 +184,20 @@ fn regenerate(order: &Order<'_>) -> Outcome {
                 subject.many
             ));
         }
-        Err(error) => {
-            return order
-                .cannot(format!("{error} (regenerating replaces no file that it can't read: move it away first)"));
-        }
+        Err(error) => return order.cannot(error),
     };
     if let Some(refusal) = refuse_out(order) {
         return order.cannot(refusal);
     }
     order.say(&format!("playing {STEADY_RUNS} times, for {}", order.file.display()));
+    let nothing = nothing(subject);
+    let held = baseline.as_ref().unwrap_or(&nothing);
     let played = match play_steadily(order) {
         Ok(played) => played,
-        Err(error) => return order.judge(baseline.as_ref().unwrap_or(&empty()), Err(error)),
+        Err(error) => return order.judge(held, Err(error)),
     };
     let seen = played.document.clone();
-    // Where there is no file there is nothing to differ from.
-    let outcome = order.judge(baseline.as_ref().unwrap_or(&seen), Ok(played));
+    let outcome = order.judge(held, Ok(played.clone()));
     if outcome.count().broken > 0 || outcome.count().not_measured > 0 {
         return outcome;
     }
@@ -204,7 +206,7 @@ fn regenerate(order: &Order<'_>) -> Outcome {
         (Some(_) | None, Scope::Whole) | (None, Scope::Selected) => seen.clone(),
     };
     if let Some(out) = &order.judging.out {
-        return match replace(out, canonical(seen.root()).as_bytes()) {
+        return match replace(out, canonical(new.root()).as_bytes()) {
             Ok(Replaced::Written | Replaced::Unchanged) => {
                 order.say(&format!("what was seen is in {}", out.display()));
                 outcome
@@ -212,11 +214,16 @@ fn regenerate(order: &Order<'_>) -> Outcome {
             Err(error) => order.cannot(error),
         };
     }
-    let done = match &baseline {
-        Some(baseline) if baseline.same_values(&new) => return outcome.with(Deed::Unchanged),
-        Some(_) => Deed::Written,
-        None => Deed::Created,
-    };
+    // Entries that were seen under other constants say nothing beside those that were not run.
+    if order.scope() == Scope::Selected && outcome.count().outside > 0 {
+        return outcome.with(Deed::Refused(format!(
+            "what differs outside the {} can't be replaced by a selection; run without names",
+            subject.member
+        )));
+    }
+    if held.same_values(&new) {
+        return outcome.with(Deed::Unchanged);
+    }
     if order.judging.dry_run {
         return outcome.with(Deed::DryRun);
     }
@@ -226,28 +233,52 @@ fn regenerate(order: &Order<'_>) -> Outcome {
                 .to_owned(),
         ));
     }
-    match replace(&order.file, canonical(new.root()).as_bytes()) {
-        Ok(Replaced::Written | Replaced::Unchanged) => outcome.with(done),
-        Err(error) => outcome.with(Deed::Refused(error.to_string())),
+    if !still_holds(order, baseline.as_ref()) {
+        return outcome.with(Deed::Refused(
+            "it was changed while we were playing, and the differences are to what it was before; run again".to_owned(),
+        ));
+    }
+    match (replace(&order.file, canonical(new.root()).as_bytes()), &baseline) {
+        (Ok(Replaced::Written | Replaced::Unchanged), Some(_)) => outcome.with(Deed::Written),
+        // Where there was no file there is nothing to differ from.
+        (Ok(Replaced::Written | Replaced::Unchanged), None) => order.judge(&seen, Ok(played)).with(Deed::Created),
+        (Err(error), _) => outcome.with(Deed::Refused(error.to_string())),
     }
 }
 
-fn empty() -> Document {
-    Document::from_root(crate::baseline::read::Value::Object(Vec::new()).unplaced())
+/// Stands for a file that is not there.
+fn nothing(subject: Subject) -> Document {
+    let entries = Member { name: subject.member.to_owned(), node: Value::Object(Vec::new()).unplaced() };
+    Document::from_root(Value::Object(vec![entries]).unplaced())
+}
+
+/// Whether the frozen file is as it was when it was read, or still absent.
+fn still_holds(order: &Order<'_>, baseline: Option<&Document>) -> bool {
+    match (load(&order.file, order.job.subject()), baseline) {
+        (Ok(now), Some(before)) => now.same_values(before),
+        (Err(LoadError::Absent { .. }), None) => true,
+        (Ok(_) | Err(_), Some(_) | None) => false,
+    }
 }
 
 /// `--out` is for what was seen; the frozen file is never reached that way.
 fn refuse_out(order: &Order<'_>) -> Option<String> {
     let out = order.judging.out.as_deref()?;
-    let same = match (fs::canonicalize(out), fs::canonicalize(&order.file)) {
-        (Ok(out), Ok(file)) => out == file,
-        (Ok(_), Err(_)) | (Err(_), Ok(_) | Err(_)) => absolute(out) == absolute(&order.file),
-    };
-    same.then(|| format!("{}: this is the frozen file itself; name another one with --out", out.display()))
+    is_same_file(out, &order.file)
+        .then(|| format!("{}: this is the frozen file itself; name another one with --out", out.display()))
 }
 
-fn absolute(path: &Path) -> PathBuf {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+/// By whatever name: through links of both kinds. Where one of them is not there yet, where it would be counts.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    match (fs::metadata(one), fs::metadata(other)) {
+        (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
+        (Ok(_) | Err(_), Ok(_) | Err(_)) => place_of(one) == place_of(other),
+    }
+}
+
+fn place_of(path: &Path) -> Option<PathBuf> {
+    let target = std::path::absolute(target_of(path).ok()?).ok()?;
+    Some(fs::canonicalize(target.parent()?).ok()?.join(target.file_name()?))
 }
 
 /// Plays several times. An entry whose answers vary from run to run was not measured.

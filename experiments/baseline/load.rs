@@ -31,7 +31,7 @@ pub enum LoadError {
     NotStrictJson { path: PathBuf, source: ReadError },
     #[error(
         "{path}: there is no object at /{member}, so this is no file of ours ({found} at the root); \
-         restore it from version control, or run without --check to write it anew, and review"
+         restore it from version control, or move it away and run without --check to write it anew, and review"
     )]
     NotOurs { path: PathBuf, member: &'static str, found: &'static str },
 }

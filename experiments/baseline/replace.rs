@@ -99,7 +99,7 @@ fn replace_filled(
 }
 
 /// The file that `path` means in the end, which need not exist yet.
-fn target_of(path: &Path) -> Result<PathBuf, ReplaceError> {
+pub fn target_of(path: &Path) -> Result<PathBuf, ReplaceError> {
     let mut target = path.to_path_buf();
     // As many links as Linux itself follows.
     for _ in 0..40 {
