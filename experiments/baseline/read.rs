@@ -605,6 +605,7 @@ mod tests {
             r#"["\ud83dx"]"#,
             r#"["\ud83d\ud83d"]"#,
             r#"["\ud83d\n"]"#,
+            r#"["\ud83d\uffff"]"#,
         ] {
             let (fault, pointer, place) = refused(text);
             assert!(
