@@ -197,6 +197,7 @@ type Cost = (usize, usize);
 /// Beyond this many pairs between the equal ends of two arrays, they are compared index by index.
 const MOST_PAIRS: usize = 250_000;
 
+/// The steps between the equal ends: what is equal there needs no second look.
 fn align(expected: &[Node], actual: &[Node]) -> Vec<Step> {
     let shorter = expected.len().min(actual.len());
     let equal_pairs = expected.iter().zip(actual).take_while(|(e, a)| same(e, a));
@@ -209,7 +210,6 @@ fn align(expected: &[Node], actual: &[Node]) -> Vec<Step> {
     let tail = equal_pairs.take(shorter - head).count();
 
     let (middle_e, middle_a) = (expected.len() - head - tail, actual.len() - head - tail);
-    let mut steps: Vec<Step> = (0..head).map(|i| Step::Paired(i, i)).collect();
     let middle = if middle_e.saturating_mul(middle_a) <= MOST_PAIRS {
         cheapest(
             &expected[head..head + middle_e],
@@ -218,13 +218,12 @@ fn align(expected: &[Node], actual: &[Node]) -> Vec<Step> {
     } else {
         by_index(middle_e, middle_a)
     };
-    steps.extend(middle.into_iter().map(|step| match step {
+    let steps = middle.into_iter().map(|step| match step {
         Step::Paired(e, a) => Step::Paired(head + e, head + a),
         Step::Missing(e) => Step::Missing(head + e),
         Step::Extra(a) => Step::Extra(head + a),
-    }));
-    steps.extend((0..tail).map(|i| Step::Paired(head + middle_e + i, head + middle_a + i)));
-    steps
+    });
+    steps.collect()
 }
 
 fn by_index(expected: usize, actual: usize) -> Vec<Step> {
