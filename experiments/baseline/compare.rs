@@ -191,6 +191,7 @@ type Cost = (usize, usize);
 /// Beyond this many pairs between the equal ends of two arrays, they are compared index by index.
 const MOST_PAIRS: usize = 250_000;
 
+/// The steps between the equal ends: what is equal there needs no second look.
 fn align(expected: &[Node], actual: &[Node]) -> Vec<Step> {
     let shorter = expected.len().min(actual.len());
     let equal_pairs = expected.iter().zip(actual).take_while(|(e, a)| same(e, a));
@@ -199,19 +200,17 @@ fn align(expected: &[Node], actual: &[Node]) -> Vec<Step> {
     let tail = equal_pairs.take(shorter - head).count();
 
     let (middle_e, middle_a) = (expected.len() - head - tail, actual.len() - head - tail);
-    let mut steps: Vec<Step> = (0..head).map(|i| Step::Paired(i, i)).collect();
     let middle = if middle_e.saturating_mul(middle_a) <= MOST_PAIRS {
         cheapest(&expected[head..head + middle_e], &actual[head..head + middle_a])
     } else {
         by_index(middle_e, middle_a)
     };
-    steps.extend(middle.into_iter().map(|step| match step {
+    let steps = middle.into_iter().map(|step| match step {
         Step::Paired(e, a) => Step::Paired(head + e, head + a),
         Step::Missing(e) => Step::Missing(head + e),
         Step::Extra(a) => Step::Extra(head + a),
-    }));
-    steps.extend((0..tail).map(|i| Step::Paired(head + middle_e + i, head + middle_a + i)));
-    steps
+    });
+    steps.collect()
 }
 
 fn by_index(expected: usize, actual: usize) -> Vec<Step> {
@@ -345,6 +344,25 @@ mod tests {
         assert_eq!(found(r#"[{"a": 1, "b": 2}, {"a": 1}]"#, r#"[{"a": 1}]"#), ["missing /0"]);
         assert_eq!(found(r#"[{"a": 1}, {"a": 1, "b": 2}]"#, r#"[{"a": 1}]"#), ["missing /1"]);
         assert_eq!(found("[[1, 2, 3], [1], null]", "[[1], null]"), ["missing /0"]);
+    }
+
+    #[test]
+    fn a_tie_in_what_is_lost_goes_to_fewer_differences() {
+        // The changed ends keep the middle from being matched before it is weighed.
+        let baseline = r#"[0, {"a": 1, "b": 2}, {"a": 1}, 0]"#;
+        assert_eq!(
+            found(baseline, r#"[1, {"a": 1}, 1]"#),
+            ["value /0", "missing /1", "value /3"]
+        );
+    }
+
+    #[test]
+    fn a_step_changed_all_over_is_compared_with_the_one_it_replaced() {
+        let baseline = r#"[{"a": 1, "b": 1, "c": 1}]"#;
+        assert_eq!(
+            found(baseline, r#"[{"a": 2, "b": 2, "c": 2}]"#),
+            ["value /0/a", "value /0/b", "value /0/c"]
+        );
     }
 
     #[test]

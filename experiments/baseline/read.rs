@@ -557,7 +557,14 @@ mod tests {
 
     #[test]
     fn half_a_surrogate_pair_is_refused_and_a_whole_one_is_a_character() {
-        for text in [r#"["\ud83d"]"#, r#"["\ude00"]"#, r#"["\ud83dx"]"#, r#"["\ud83d\ud83d"]"#, r#"["\ud83d\n"]"#] {
+        for text in [
+            r#"["\ud83d"]"#,
+            r#"["\ude00"]"#,
+            r#"["\ud83dx"]"#,
+            r#"["\ud83d\ud83d"]"#,
+            r#"["\ud83d\n"]"#,
+            r#"["\ud83d\uffff"]"#,
+        ] {
             let (fault, pointer, place) = refused(text);
             assert!(matches!(fault, Fault::LoneSurrogate { .. }), "{text}: {fault}");
             assert_eq!((pointer.as_str(), place), ("/0", (1, 3)));

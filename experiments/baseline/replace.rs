@@ -371,6 +371,24 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_or_a_file_of_others_is_refused_to_an_ordinary_user() {
+        // Root may write everywhere, so only others can be refused.
+        if nix::unistd::geteuid().is_root() {
+            return;
+        }
+        let it = folder();
+        set_mode(it.folder.path(), 0o555);
+        let error = replace(&it.file, NEW).expect_err("protected folder");
+        set_mode(it.folder.path(), 0o755);
+        assert!(matches!(error, ReplaceError::Folder { .. }), "{error}");
+        assert!(it.is_untouched());
+        assert!(matches!(
+            replace(Path::new("/etc/passwd"), NEW),
+            Err(ReplaceError::Protected { .. })
+        ));
+    }
+
+    #[test]
     fn a_write_that_fails_half_way_leaves_the_old_file_and_nothing_beside_it() {
         let it = folder();
         let error = replace_filled(&it.file, NEW, |file| {
@@ -439,21 +457,36 @@ mod tests {
         [b'a', b'b'].map(|letter| vec![letter; 1 << 20])
     }
 
-    /// Runs `replaces_for_ever` below in a process of its own.
+    /// Runs `replaces_until_killed` below in a process of its own.
     fn child(script: &str, file: &Path) -> Child {
         let program = std::env::current_exe().expect("this test");
         let mut command = Command::new("sh");
         command.args(["-c", script, "sh"]).arg(program);
-        command.args(["--exact", "baseline::replace::tests::replaces_for_ever", "--ignored", "--nocapture"]);
-        command.env("REPLACE_FILE", file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.args([
+            "--exact",
+            "baseline::replace::tests::replaces_until_killed",
+            "--ignored",
+            "--nocapture",
+        ]);
+        command
+            .env("REPLACE_FILE", file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
         command.spawn().expect("a child")
     }
 
     #[test]
     #[ignore = "run by the tests that kill it"]
-    fn replaces_for_ever() {
+    fn replaces_until_killed() {
         let file = PathBuf::from(std::env::var_os("REPLACE_FILE").expect("which file"));
-        for text in texts().iter().cycle() {
+        // It ends by itself should the test that kills it have died.
+        let deadline = Instant::now() + Duration::from_secs(60);
+        for text in texts()
+            .iter()
+            .cycle()
+            .take_while(|_| Instant::now() < deadline)
+        {
             replace(&file, text).expect("replaced");
         }
     }
@@ -483,6 +516,38 @@ mod tests {
         assert!(left_behind > 0, "no kill came in the middle, so this showed nothing");
         replace(&it.file, OLD).expect("replaced");
         assert!(it.is_untouched());
+    }
+
+    #[test]
+    fn processes_that_replace_at_once_do_not_sweep_each_other() {
+        let it = folder();
+        let mut children: Vec<Child> = (0..4).map(|_| child("exec \"$@\"", &it.file)).collect();
+        let mut seen = std::collections::HashSet::new();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while seen.len() < 100 && Instant::now() < deadline {
+            let held = fs::read(&it.file).expect("the file");
+            assert!(
+                held == OLD || texts().contains(&held),
+                "torn at {} bytes",
+                held.len()
+            );
+            seen.insert(
+                fs::metadata(&it.file)
+                    .expect("metadata")
+                    .modified()
+                    .expect("a time stamp"),
+            );
+        }
+        // A child whose temporary file was taken from it would have failed and ended.
+        let ended = children
+            .iter_mut()
+            .filter_map(|child| child.try_wait().expect("asked"))
+            .count();
+        for child in &mut children {
+            child.kill().expect("kill -9");
+            child.wait().expect("reaped");
+        }
+        assert_eq!((ended, seen.len()), (0, 100));
     }
 
     #[test]
