@@ -15,12 +15,15 @@ mod crash;
 mod child;
 mod fixture;
 mod record;
+#[allow(dead_code, reason = "the sweeps will use the rest")]
 mod process;
+#[allow(dead_code, reason = "the sweeps will use the rest")]
 mod folder;
 mod signal;
 mod progress;
 mod audit;
 mod checkout;
+#[allow(dead_code, reason = "the sweeps will use the rest")]
 mod baseline;
 
 use std::io::{stderr, stdout};

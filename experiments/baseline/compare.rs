@@ -350,19 +350,13 @@ mod tests {
     fn a_tie_in_what_is_lost_goes_to_fewer_differences() {
         // The changed ends keep the middle from being matched before it is weighed.
         let baseline = r#"[0, {"a": 1, "b": 2}, {"a": 1}, 0]"#;
-        assert_eq!(
-            found(baseline, r#"[1, {"a": 1}, 1]"#),
-            ["value /0", "missing /1", "value /3"]
-        );
+        assert_eq!(found(baseline, r#"[1, {"a": 1}, 1]"#), ["value /0", "missing /1", "value /3"]);
     }
 
     #[test]
     fn a_step_changed_all_over_is_compared_with_the_one_it_replaced() {
         let baseline = r#"[{"a": 1, "b": 1, "c": 1}]"#;
-        assert_eq!(
-            found(baseline, r#"[{"a": 2, "b": 2, "c": 2}]"#),
-            ["value /0/a", "value /0/b", "value /0/c"]
-        );
+        assert_eq!(found(baseline, r#"[{"a": 2, "b": 2, "c": 2}]"#), ["value /0/a", "value /0/b", "value /0/c"]);
     }
 
     #[test]

@@ -382,10 +382,7 @@ mod tests {
         set_mode(it.folder.path(), 0o755);
         assert!(matches!(error, ReplaceError::Folder { .. }), "{error}");
         assert!(it.is_untouched());
-        assert!(matches!(
-            replace(Path::new("/etc/passwd"), NEW),
-            Err(ReplaceError::Protected { .. })
-        ));
+        assert!(matches!(replace(Path::new("/etc/passwd"), NEW), Err(ReplaceError::Protected { .. })));
     }
 
     #[test]
@@ -462,17 +459,8 @@ mod tests {
         let program = std::env::current_exe().expect("this test");
         let mut command = Command::new("sh");
         command.args(["-c", script, "sh"]).arg(program);
-        command.args([
-            "--exact",
-            "baseline::replace::tests::replaces_until_killed",
-            "--ignored",
-            "--nocapture",
-        ]);
-        command
-            .env("REPLACE_FILE", file)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
+        command.args(["--exact", "baseline::replace::tests::replaces_until_killed", "--ignored", "--nocapture"]);
+        command.env("REPLACE_FILE", file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         command.spawn().expect("a child")
     }
 
@@ -482,11 +470,7 @@ mod tests {
         let file = PathBuf::from(std::env::var_os("REPLACE_FILE").expect("which file"));
         // It ends by itself should the test that kills it have died.
         let deadline = Instant::now() + Duration::from_secs(60);
-        for text in texts()
-            .iter()
-            .cycle()
-            .take_while(|_| Instant::now() < deadline)
-        {
+        for text in texts().iter().cycle().take_while(|_| Instant::now() < deadline) {
             replace(&file, text).expect("replaced");
         }
     }
@@ -526,23 +510,11 @@ mod tests {
         let deadline = Instant::now() + Duration::from_secs(20);
         while seen.len() < 100 && Instant::now() < deadline {
             let held = fs::read(&it.file).expect("the file");
-            assert!(
-                held == OLD || texts().contains(&held),
-                "torn at {} bytes",
-                held.len()
-            );
-            seen.insert(
-                fs::metadata(&it.file)
-                    .expect("metadata")
-                    .modified()
-                    .expect("a time stamp"),
-            );
+            assert!(held == OLD || texts().contains(&held), "torn at {} bytes", held.len());
+            seen.insert(fs::metadata(&it.file).expect("metadata").modified().expect("a time stamp"));
         }
         // A child whose temporary file was taken from it would have failed and ended.
-        let ended = children
-            .iter_mut()
-            .filter_map(|child| child.try_wait().expect("asked"))
-            .count();
+        let ended = children.iter_mut().filter_map(|child| child.try_wait().expect("asked")).count();
         for child in &mut children {
             child.kill().expect("kill -9");
             child.wait().expect("reaped");
