@@ -78,20 +78,37 @@ impl Role {
 }
 
 fn crash(store: &Path, boundary: Boundary) -> Result<&'static str, Error> {
-    play_verb_of(boundary, &mut Store::open(store, &fixture::LIMITS)?.observed_by(DieAt(boundary)))
+    Crossing::of(boundary).play(&mut Store::open(store, &fixture::LIMITS)?.observed_by(DieAt(boundary)))
 }
 
-/// The verb that crosses the boundary, with the inputs that every scene of a crash uses. Comes back only if nothing
-/// died on the way.
-pub fn play_verb_of(boundary: Boundary, store: &mut Store<impl Observer>) -> Result<&'static str, Error> {
-    match boundary {
-        Boundary::AdmitAfterIntent | Boundary::AdmitBeforeCommit | Boundary::AdmitAfterCommit => {
-            Ok(store.admit(Request { request_id: REQUEST_ID, tenant: TENANT, payload: &PAYLOAD.text() })?.name())
+/// The verbs that cross boundaries, with the inputs that every scene of a crash uses.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Crossing {
+    Admit,
+    Resolve,
+    Cancel,
+}
+
+impl Crossing {
+    pub const fn of(boundary: Boundary) -> Crossing {
+        match boundary {
+            Boundary::AdmitAfterIntent | Boundary::AdmitBeforeCommit | Boundary::AdmitAfterCommit => Crossing::Admit,
+            Boundary::ResolveAfterEffect | Boundary::ResolveBeforeCommit | Boundary::ResolveAfterCommit => {
+                Crossing::Resolve
+            }
+            Boundary::CancelBeforeCommit | Boundary::CancelAfterCommit => Crossing::Cancel,
         }
-        Boundary::ResolveAfterEffect | Boundary::ResolveBeforeCommit | Boundary::ResolveAfterCommit => {
-            Ok(store.resolve(&token(), RESOLVE_TICK)?.name())
-        }
-        Boundary::CancelBeforeCommit | Boundary::CancelAfterCommit => Ok(store.cancel_unstarted(REQUEST_ID)?.name()),
+    }
+
+    /// Comes back with the answer only if nothing dies on the way.
+    pub fn play(self, store: &mut Store<impl Observer>) -> Result<&'static str, Error> {
+        Ok(match self {
+            Crossing::Admit => {
+                store.admit(Request { request_id: REQUEST_ID, tenant: TENANT, payload: &PAYLOAD.text() })?.name()
+            }
+            Crossing::Resolve => store.resolve(&token(), RESOLVE_TICK)?.name(),
+            Crossing::Cancel => store.cancel_unstarted(REQUEST_ID)?.name(),
+        })
     }
 }
 

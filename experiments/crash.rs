@@ -12,7 +12,7 @@ use std::rc::Rc;
 use durable_admission::{Boundary, Observer, Snapshot, State, Store};
 use rusqlite::Connection;
 
-use crate::child::{self, PAYLOAD, REQUEST_ID, RESOLVE_TICK, TENANT};
+use crate::child::{self, Crossing, PAYLOAD, REQUEST_ID, RESOLVE_TICK, TENANT};
 use crate::fixture;
 use crate::process::{Child, NotMeasured, PLANNED_EXIT_CODE, PlannedDeath};
 use crate::record::{self, Input, Request, Wal};
@@ -37,13 +37,46 @@ const fn expected_at(boundary: Boundary) -> Expected {
     Expected { on_disk, retry, wal }
 }
 
-pub fn play(laboratory: &mut Laboratory<'_>, boundary: Boundary) -> Result<record::Scene, Stop> {
-    let scratch = laboratory.scratch(boundary.name())?;
-    let mut scene = Scene::of_boundary(laboratory, boundary)?;
-    prepare(&mut scene, boundary)?;
-    scene.leave()?;
-    let [written, not_yet_written] = writes_around(boundary, scene.path(), &scratch)?;
+/// Plays all eight, each on a store of its own.
+pub fn play(laboratory: &mut Laboratory<'_>) -> Result<Vec<(&'static str, record::Scene)>, Stop> {
+    let mut orders: Vec<(Crossing, Vec<WriteOrder>)> = Vec::new();
+    let mut scenes = Vec::new();
+    for boundary in Boundary::ALL {
+        let crossing = Crossing::of(boundary);
+        let mut scene = Scene::of_boundary(laboratory, boundary)?;
+        prepare(&mut scene, crossing)?;
+        scene.leave()?;
+        if !orders.iter().any(|(of, _)| *of == crossing) {
+            orders.push((crossing, write_orders(crossing, scene.path(), &scene.laboratory.scratch(boundary.name())?)?));
+        }
+        let order = orders.iter().filter(|(of, _)| *of == crossing).flat_map(|(_, order)| order);
+        let (written, not_yet_written) =
+            order.partition::<Vec<_>, _>(|write| !write.crossed_before.contains(&boundary));
+        die(&mut scene, boundary, tables(&written), tables(&not_yet_written))?;
+        scene.admit(REQUEST_ID, TENANT, PAYLOAD, expected_at(boundary).retry)?;
+        scenes.push((boundary.name(), scene.end_scene()?));
+    }
+    Ok(scenes)
+}
 
+/// What has to be there before the verb makes sense.
+fn prepare(scene: &mut Scene<'_, '_>, crossing: Crossing) -> Result<(), Stop> {
+    match crossing {
+        Crossing::Admit => Ok(()),
+        Crossing::Resolve => {
+            scene.admit(REQUEST_ID, TENANT, PAYLOAD, "accepted")?;
+            scene.claim(0, (REQUEST_ID, 1)).map(drop)
+        }
+        Crossing::Cancel => scene.admit(REQUEST_ID, TENANT, PAYLOAD, "accepted"),
+    }
+}
+
+fn die(
+    scene: &mut Scene<'_, '_>,
+    boundary: Boundary,
+    written: Vec<&'static str>,
+    not_yet_written: Vec<&'static str>,
+) -> Result<(), Stop> {
     let pointer = scene.next_pointer();
     let child = Child::spawn(&child::casualty(scene.path(), boundary)?)?;
     PlannedDeath::witness(child, boundary.name(), child::deadline())
@@ -63,37 +96,17 @@ pub fn play(laboratory: &mut Laboratory<'_>, boundary: Boundary) -> Result<recor
     );
     let (verb, input) = verb_of(boundary);
     scene.died(Death { verb, input, at: boundary, exit_code: PLANNED_EXIT_CODE, written, not_yet_written, wal, found });
-
-    scene.admit(REQUEST_ID, TENANT, PAYLOAD, expected.retry)?;
-    scene.end_scene()
-}
-
-/// What has to be there before the verb makes sense.
-fn prepare(scene: &mut Scene<'_, '_>, boundary: Boundary) -> Result<(), Stop> {
-    match boundary {
-        Boundary::AdmitAfterIntent | Boundary::AdmitBeforeCommit | Boundary::AdmitAfterCommit => Ok(()),
-        Boundary::ResolveAfterEffect | Boundary::ResolveBeforeCommit | Boundary::ResolveAfterCommit => {
-            scene.admit(REQUEST_ID, TENANT, PAYLOAD, "accepted")?;
-            scene.claim(0, (REQUEST_ID, 1)).map(drop)
-        }
-        Boundary::CancelBeforeCommit | Boundary::CancelAfterCommit => {
-            scene.admit(REQUEST_ID, TENANT, PAYLOAD, "accepted")
-        }
-    }
+    Ok(())
 }
 
 fn verb_of(boundary: Boundary) -> (&'static str, Input) {
-    match boundary {
-        Boundary::AdmitAfterIntent | Boundary::AdmitBeforeCommit | Boundary::AdmitAfterCommit => {
+    match Crossing::of(boundary) {
+        Crossing::Admit => {
             let request = Request { id: REQUEST_ID.to_owned(), tenant: TENANT.to_owned(), payload: PAYLOAD };
             ("admit", Input::Request { request })
         }
-        Boundary::ResolveAfterEffect | Boundary::ResolveBeforeCommit | Boundary::ResolveAfterCommit => {
-            ("resolve", Input::Report { token: (&child::token()).into(), tick: RESOLVE_TICK })
-        }
-        Boundary::CancelBeforeCommit | Boundary::CancelAfterCommit => {
-            ("cancel_unstarted", Input::Id { request_id: REQUEST_ID.to_owned() })
-        }
+        Crossing::Resolve => ("resolve", Input::Report { token: (&child::token()).into(), tick: RESOLVE_TICK }),
+        Crossing::Cancel => ("cancel_unstarted", Input::Id { request_id: REQUEST_ID.to_owned() }),
     }
 }
 
@@ -126,26 +139,34 @@ fn expected_summary(on_disk: Option<State>) -> Summary {
 
 const TABLES: [&str; 4] = ["intent", "task", "effect", "usage"];
 
-/// Of the tables that the boundary's verb writes: those written when it is crossed, and those not yet.
-fn writes_around(boundary: Boundary, prepared: &Path, scratch: &Path) -> Result<[Vec<&'static str>; 2], Stop> {
-    let (mut written, mut not_yet_written) = (Vec::new(), Vec::new());
+/// One write of a verb, and the boundaries that the verb crosses before it.
+struct WriteOrder {
+    table: &'static str,
+    crossed_before: Vec<Boundary>,
+}
+
+fn tables(writes: &[&WriteOrder]) -> Vec<&'static str> {
+    writes.iter().map(|write| write.table).collect()
+}
+
+/// For each table that the verb writes. Every play is on a fresh copy of the prepared store, which nobody has open:
+/// its closing moved all of its WAL into it.
+fn write_orders(crossing: Crossing, prepared: &Path, scratch: &Path) -> Result<Vec<WriteOrder>, Stop> {
+    let mut orders = Vec::new();
     for table in TABLES {
         let store = scratch.with_file_name(format!("{table}.db"));
-        // Nobody has it open: its closing moved all of its WAL into it.
         fs::copy(prepared, &store).map_err(|error| NotMeasured {
             what: format!("{} can't be copied beside itself ({error}); make room and run again", prepared.display()),
         })?;
         refuse_writes(&store, table)?;
         let crossed = Crossed::default();
         let mut store = Store::open(&store, &fixture::LIMITS)?.observed_by(crossed.clone());
-        match child::play_verb_of(boundary, &mut store) {
-            Err(_) if crossed.includes(boundary) => not_yet_written.push(table),
-            Err(_) => written.push(table),
-            // The verb does not write this table.
-            Ok(_) => {}
+        // Not refused means that the verb does not write this table.
+        if crossing.play(&mut store).is_err() {
+            orders.push(WriteOrder { table, crossed_before: crossed.0.take() });
         }
     }
-    Ok([written, not_yet_written])
+    Ok(orders)
 }
 
 fn refuse_writes(store: &Path, table: &str) -> Result<(), Stop> {
@@ -162,12 +183,6 @@ fn refuse_writes(store: &Path, table: &str) -> Result<(), Stop> {
 
 #[derive(Clone, Default)]
 struct Crossed(Rc<RefCell<Vec<Boundary>>>);
-
-impl Crossed {
-    fn includes(&self, boundary: Boundary) -> bool {
-        self.0.borrow().contains(&boundary)
-    }
-}
 
 impl Observer for Crossed {
     fn crossed(&mut self, boundary: Boundary) {

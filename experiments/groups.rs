@@ -5,8 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use durable_admission::Boundary;
-
 use crate::child;
 use crate::crash;
 use crate::folder::Folder;
@@ -250,11 +248,7 @@ fn only_unstarted_cancellable(laboratory: &mut Laboratory<'_>) -> Result<Story, 
 }
 
 fn crash_boundaries(laboratory: &mut Laboratory<'_>) -> Result<Story, Stop> {
-    let boundaries = Boundary::ALL
-        .into_iter()
-        .map(|boundary| Ok((boundary.name(), crash::play(laboratory, boundary)?)))
-        .collect::<Result<_, Stop>>()?;
-    Ok(Story::Boundaries { boundaries })
+    Ok(Story::Boundaries { boundaries: crash::play(laboratory)? })
 }
 
 /// Processes in a race.

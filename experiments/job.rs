@@ -58,7 +58,7 @@ pub fn carry_out(order: &Order<'_>) -> u8 {
     signal::stand_aside();
     let judging = order.judging;
     let text = render(&outcome, judging.format.into(), style(judging), extent(judging));
-    emit::emit(&text, &outcome, &mut stdout().lock(), &mut stderr())
+    emit::emit(&text, outcome.verdict(), &mut stdout().lock(), &mut stderr())
 }
 
 fn style(judging: &Judging) -> Style {
@@ -76,7 +76,7 @@ fn style(judging: &Judging) -> Style {
 fn extent(judging: &Judging) -> Extent {
     match (judging.full, judging.quiet) {
         (true, _) => Extent::Full,
-        (false, true) => Extent::Quiet,
+        (false, true) => Extent::Verdict,
         (false, false) => Extent::Capped,
     }
 }
@@ -189,22 +189,20 @@ fn regenerate(order: &Order<'_>) -> Outcome {
         return order.cannot(refusal);
     }
     order.say(&format!("playing {STEADY_RUNS} times, for {}", order.file.display()));
-    let played = play_steadily(order);
-    let (seen, new) = match &played {
-        Ok(played) => {
-            let new = match (&baseline, order.scope()) {
-                (Some(baseline), Scope::Selected) => splice(baseline, &played.document, subject, &order.job.names()),
-                (Some(_), Scope::Whole) | (None, Scope::Whole | Scope::Selected) => played.document.clone(),
-            };
-            (played.document.clone(), Some(new))
-        }
-        Err(_) => (empty(), None),
+    let played = match play_steadily(order) {
+        Ok(played) => played,
+        Err(error) => return order.judge(baseline.as_ref().unwrap_or(&empty()), Err(error)),
     };
-    let outcome = order.judge(baseline.as_ref().unwrap_or(&empty()), played);
-    let Some(new) = new else { return outcome };
+    let seen = played.document.clone();
+    // Where there is no file there is nothing to differ from.
+    let outcome = order.judge(baseline.as_ref().unwrap_or(&seen), Ok(played));
     if outcome.count().broken > 0 || outcome.count().not_measured > 0 {
         return outcome;
     }
+    let new = match (&baseline, order.scope()) {
+        (Some(baseline), Scope::Selected) => splice(baseline, &seen, subject, &order.job.names()),
+        (Some(_) | None, Scope::Whole) | (None, Scope::Selected) => seen.clone(),
+    };
     if let Some(out) = &order.judging.out {
         return match replace(out, canonical(seen.root()).as_bytes()) {
             Ok(Replaced::Written | Replaced::Unchanged) => {
@@ -214,9 +212,11 @@ fn regenerate(order: &Order<'_>) -> Outcome {
             Err(error) => order.cannot(error),
         };
     }
-    if baseline.is_some_and(|baseline| baseline.same_values(&new)) {
-        return outcome.with(Deed::Unchanged);
-    }
+    let done = match &baseline {
+        Some(baseline) if baseline.same_values(&new) => return outcome.with(Deed::Unchanged),
+        Some(_) => Deed::Written,
+        None => Deed::Created,
+    };
     if order.judging.dry_run {
         return outcome.with(Deed::DryRun);
     }
@@ -227,7 +227,7 @@ fn regenerate(order: &Order<'_>) -> Outcome {
         ));
     }
     match replace(&order.file, canonical(new.root()).as_bytes()) {
-        Ok(Replaced::Written | Replaced::Unchanged) => outcome.with(Deed::Written),
+        Ok(Replaced::Written | Replaced::Unchanged) => outcome.with(done),
         Err(error) => outcome.with(Deed::Refused(error.to_string())),
     }
 }

@@ -8,6 +8,7 @@
 mod command_line;
 mod job;
 mod results;
+mod self_test;
 mod groups;
 mod scene;
 mod crash;
@@ -28,7 +29,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-use crate::baseline::emit::print;
+use crate::baseline::emit::{emit, print};
 use crate::command_line::{CommandLine, Job};
 use crate::groups::GROUPS;
 use crate::job::{Order, carry_out};
@@ -43,7 +44,7 @@ fn main() -> ExitCode {
     let command_line = CommandLine::parse();
     match command_line.job {
         Some(Job::Child(role)) => role.play(),
-        Some(Job::SelfTest { results }) => todo!(),
+        Some(Job::SelfTest { results }) => try_judge(results),
         Some(Job::Completions { shell }) => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut CommandLine::command(), env!("CARGO_PKG_NAME"), &mut script);
@@ -58,6 +59,19 @@ fn main() -> ExitCode {
         }
         None if command_line.list => print(&list()),
         None => play_groups(&command_line),
+    }
+}
+
+fn try_judge(results: Option<PathBuf>) -> ExitCode {
+    if let Err(error) = signal::handle_interrupts() {
+        return complain(NOT_MEASURED, &error.to_string());
+    }
+    let job = ScenarioGroups { databases: Databases::Removed };
+    let trial = frozen_file(results, "results.json").and_then(|file| self_test::self_test(&job, &file));
+    signal::stand_aside();
+    match trial {
+        Ok(trial) => emit(&trial.text(), trial.verdict(), &mut stdout().lock(), &mut stderr()).into(),
+        Err(sentence) => complain(CANNOT, &sentence),
     }
 }
 

@@ -891,6 +891,13 @@ mod tests {
     }
 
     #[test]
+    fn much_output_is_no_fault_where_it_is_taken_as_it_comes() {
+        let mut child = spawn("head -c 16777216 /dev/zero | tr '\\0' x | fold -w 65535; echo; echo last");
+        while child.expect_line(soon()).unwrap() != "last" {}
+        child.finish_well(soon()).unwrap();
+    }
+
+    #[test]
     fn stderr_is_in_the_sentence_with_its_control_characters_escaped() {
         let mut child = spawn("printf 'bad \\033[31mnews\\n中文\\n' >&2; exit 3");
         let said = sentence(child.expect_line(soon()));

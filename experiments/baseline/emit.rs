@@ -1,6 +1,7 @@
 //! Printing a result whose verdict is settled already.
 
 use std::io::{self, ErrorKind, Write};
+use std::process::ExitCode;
 
 use super::outcome::Verdict;
 
@@ -19,6 +20,11 @@ pub fn emit(result: &str, verdict: Verdict, output: &mut impl Write, problems: &
             Verdict::Unreadable.exit_code()
         }
     }
+}
+
+/// Prints what is no verdict (a list, a page) on standard output.
+pub fn print(text: &str) -> ExitCode {
+    emit(text, Verdict::Pass, &mut io::stdout().lock(), &mut io::stderr()).into()
 }
 
 fn complain(error: &io::Error, verdict: Verdict, problems: &mut impl Write) {

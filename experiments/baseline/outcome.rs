@@ -4,13 +4,31 @@ use super::Subject;
 use super::compare::{Difference, differences};
 use super::read::{Document, Place};
 
-/// The result of a check, as it is shown.
+/// The result of a check, or of a regeneration, as it is shown.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     pub subject: Subject,
+    pub deed: Deed,
     /// The baseline's path as the reader shall see it.
     pub file: String,
     pub finding: Finding,
+}
+
+/// What was done about the frozen file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// It was only compared.
+    Compared,
+    /// There was none, and it holds now what was seen.
+    Created,
+    /// It holds now what was seen.
+    Written,
+    /// It held all of it already, and was not touched.
+    Unchanged,
+    /// It would have been written.
+    DryRun,
+    /// It must not or cannot be written: why, as a sentence.
+    Refused(String),
 }
 
 #[derive(Clone, Debug)]
@@ -85,6 +103,17 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// For choosing one of several runs to show.
+    pub fn is_worse_than(self, other: Verdict) -> bool {
+        let rank = |verdict| match verdict {
+            Verdict::Pass => 0,
+            Verdict::NotMeasured => 1,
+            Verdict::Fail => 2,
+            Verdict::Unreadable => 3,
+        };
+        rank(self) > rank(other)
+    }
+
     pub fn exit_code(self) -> u8 {
         match self {
             Verdict::Pass => 0,
@@ -151,16 +180,31 @@ pub fn judge(
         Entry { name, sentence, status, place }
     });
     let entries = entries.collect();
-    Outcome { subject, file: file.into(), finding: Finding::Compared { outside, entries, skipped } }
+    Outcome {
+        subject,
+        deed: Deed::Compared,
+        file: file.into(),
+        finding: Finding::Compared { outside, entries, skipped },
+    }
 }
 
 impl Outcome {
     pub fn cannot_check(subject: Subject, file: impl Into<String>, why: impl ToString) -> Outcome {
-        Outcome { subject, file: file.into(), finding: Finding::CannotCheck(why.to_string()) }
+        Outcome { subject, deed: Deed::Compared, file: file.into(), finding: Finding::CannotCheck(why.to_string()) }
     }
 
-    /// A comparison without a single entry shows nothing, and is no pass.
+    /// The same finding, with what was done about it.
+    pub fn with(self, deed: Deed) -> Outcome {
+        Outcome { deed, ..self }
+    }
+
+    /// A comparison without a single entry shows nothing, and is no pass. What a regeneration has written agrees.
     pub fn verdict(&self) -> Verdict {
+        match self.deed {
+            Deed::Compared | Deed::DryRun => {}
+            Deed::Created | Deed::Written | Deed::Unchanged => return Verdict::Pass,
+            Deed::Refused(_) => return Verdict::Unreadable,
+        }
         let count = self.count();
         match &self.finding {
             Finding::CannotCheck(_) => Verdict::Unreadable,

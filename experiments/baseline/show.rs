@@ -5,7 +5,7 @@ mod json;
 mod junit;
 mod text;
 
-use super::outcome::{Count, Outcome, Verdict};
+use super::outcome::{Count, Deed, Outcome, Verdict};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -55,16 +55,18 @@ pub fn verdict_line(outcome: &Outcome) -> String {
     let count = outcome.count();
     let file = visible(&outcome.file);
     let entries = |n: usize| counted(n, subject.one, subject.many);
-    match outcome.verdict() {
-        Verdict::Pass => {
-            let verb = if count.entries == 1 { "matches" } else { "match" };
-            // A selection must not read like the whole.
-            let all = entries(count.entries + outcome.skipped());
-            match outcome.skipped() {
-                0 => format!("PASS: {all} {verb} {file}"),
-                _ => format!("PASS: {} of {all} {verb} {file}", count.entries),
-            }
+    match &outcome.deed {
+        Deed::Compared => {}
+        Deed::Created => return format!("CREATED {file} with {}: review it", entries(count.entries)),
+        Deed::Written => return format!("WROTE {file}: {}", changes(count, subject.member)),
+        Deed::Unchanged => return format!("UNCHANGED: {}, which was not written", matching(outcome)),
+        Deed::DryRun => return format!("DRY RUN: {}, nothing written", changes(count, subject.member)),
+        Deed::Refused(why) => {
+            return format!("REFUSED: {}, {file} not written: {}", changes(count, subject.member), visible(why));
         }
+    }
+    match outcome.verdict() {
+        Verdict::Pass => format!("PASS: {}", matching(outcome)),
         Verdict::Fail => format!("FAIL: {}", failures(count, subject.member).join(", ")),
         Verdict::NotMeasured if count.entries == 0 => {
             format!("INCONCLUSIVE: no {} was compared with {file}", subject.one)
@@ -95,6 +97,24 @@ pub fn visible(text: &str) -> String {
         }
     }
     shown
+}
+
+fn matching(outcome: &Outcome) -> String {
+    let (count, subject, file) = (outcome.count(), outcome.subject, visible(&outcome.file));
+    let verb = if count.entries == 1 { "matches" } else { "match" };
+    let all = counted(count.entries + outcome.skipped(), subject.one, subject.many);
+    // A selection must not read like the whole.
+    match outcome.skipped() {
+        0 => format!("{all} {verb} {file}"),
+        _ => format!("{} of {all} {verb} {file}", count.entries),
+    }
+}
+
+fn changes(count: Count, noun: &str) -> String {
+    match failures(count, noun) {
+        none if none.is_empty() => "0 differences".to_owned(),
+        parts => parts.join(", "),
+    }
 }
 
 fn failures(count: Count, noun: &str) -> Vec<String> {

@@ -1,4 +1,5 @@
-//! The one canonical text of a value: two-space indent, LF, a final newline, non-ASCII as itself, members in their order.
+//! The one canonical text of a value: two-space indent, LF, a final newline, non-ASCII as itself, members in their
+//! order, and a list of whole numbers on one line, such as a usage `[1, 3]`.
 
 use serde::Serialize;
 use thiserror::Error;
@@ -87,6 +88,9 @@ fn write(node: &Node, layout: Layout, text: &mut String) {
         Value::Integer(number) => text.push_str(&number.to_string()),
         Value::Float(literal) => text.push_str(literal),
         Value::Text(content) => text.push_str(&quoted(content)),
+        Value::Array(elements) if elements.iter().all(|element| matches!(element.value, Value::Integer(_))) => {
+            list(('[', ']'), elements, Layout::OneLine, text, write);
+        }
         Value::Array(elements) => list(('[', ']'), elements, layout, text, write),
         Value::Object(members) => list(('{', '}'), members, layout, text, |member, layout, text| {
             text.push_str(&quoted(&member.name));

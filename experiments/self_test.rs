@@ -1,0 +1,94 @@
+//! The judge's own trial: every field of a frozen file is spoiled in turn, and the judge has to name it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::baseline::load::load;
+use crate::baseline::outcome::{Outcome, Run, Scope, Seen, Verdict, judge};
+use crate::baseline::read::Document;
+use crate::baseline::tamper::{Tamper, tampers};
+use crate::baseline::write::canonical;
+use crate::job::{Job, Played};
+use crate::progress::Progress;
+
+/// How many wrong sentences are printed.
+const SHOWN: usize = 20;
+
+/// Captures one run, and judges it against every spoiled copy of the file at `path`, each read back from its text.
+/// The text to print and whether all went well.
+///
+/// # Errors
+/// A sentence if the file is not readable, or the run does not agree with it before anything is spoiled.
+pub fn self_test(job: &dyn Job, path: &Path) -> Result<Trial, String> {
+    let original = load(path, job.subject()).map_err(|error| error.to_string())?;
+    let names = job.names();
+    let progress = Progress::new(names.len() as u64);
+    let played = job.play(&names, &progress);
+    progress.finish();
+    let Played { document, seen } = played.map_err(|error| error.to_string())?;
+    let judged = |baseline: &Document| {
+        let seen = seen.iter().map(|seen| Seen { run: Run::Measured, ..seen.clone() }).collect();
+        judge(job.subject(), path.to_string_lossy(), Scope::Whole, baseline, &document, seen)
+    };
+    if seen.iter().any(|seen| !matches!(seen.run, Run::Measured)) || judged(&original).verdict() != Verdict::Pass {
+        return Err(format!("{}: a run does not agree with it as it is; see --check first", path.display()));
+    }
+    let mut trial = Trial::default();
+    for tamper in tampers(&original, job.subject()) {
+        let text = canonical(tamper.document.root());
+        let verdict = Document::read(text.as_bytes())
+            .map_err(|error| error.to_string())
+            .and_then(|spoiled| convicted(&tamper, &judged(&spoiled)));
+        *trial.tampers.entry(tamper.deed.name()).or_default() += 1;
+        trial.acquitted.extend(verdict.err());
+    }
+    Ok(trial)
+}
+
+/// What the self-test came to.
+#[derive(Default)]
+pub struct Trial {
+    /// How many of each kind were tried.
+    tampers: BTreeMap<&'static str, usize>,
+    /// What should have been said and what was, of each tamper that was not named exactly.
+    acquitted: Vec<String>,
+}
+
+impl Trial {
+    pub fn verdict(&self) -> Verdict {
+        if self.acquitted.is_empty() && !self.tampers.is_empty() { Verdict::Pass } else { Verdict::Fail }
+    }
+
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for (deed, count) in &self.tampers {
+            text += &format!("{deed:<14} {count:>5}\n");
+        }
+        for sentence in self.acquitted.iter().take(SHOWN) {
+            text += &format!("not convicted: {sentence}\n");
+        }
+        let total: usize = self.tampers.values().sum();
+        text + &match self.verdict() {
+            Verdict::Pass => format!("PASS: {total} tampers, each convicted by its pointer\n"),
+            Verdict::Fail | Verdict::Unreadable | Verdict::NotMeasured => {
+                format!("FAIL: {} of {total} tampers not convicted by their pointer\n", self.acquitted.len())
+            }
+        }
+    }
+}
+
+/// The check must fail, and name exactly the one place and kind.
+fn convicted(tamper: &Tamper, outcome: &Outcome) -> Result<(), String> {
+    let inside = outcome.entries().iter().flat_map(|entry| entry.status.differences());
+    let said: Vec<String> = outcome
+        .outside()
+        .iter()
+        .chain(inside)
+        .map(|difference| format!("{} {}", difference.kind.name(), difference.pointer.as_str()))
+        .collect();
+    let wanted = format!("{} {}", tamper.deed.kind_in_baseline().name(), tamper.pointer.as_str());
+    if said == [wanted.as_str()] && outcome.verdict() == Verdict::Fail {
+        return Ok(());
+    }
+    Err(format!("{} (verdict {}) was said of what is {wanted}", said.join(", "), outcome.verdict().name()))
+}
