@@ -6,8 +6,8 @@ use crate::error::{Error, Result};
 use crate::limits::{Allowance, GENERATION_CEILING, LEASE_TICKS, Limits};
 use crate::request::{Request, Token, check_claim_tick, check_identity, check_tick};
 use crate::store::Store;
-use crate::view::Usage;
-use crate::write::{Write, run};
+use crate::view::{GLOBAL, Usage, global_usage, usage_of};
+use crate::write::{Write, change_one, run};
 
 /// The local effect of a resolved task: a row in this database, which stands for nothing outside it.
 const EFFECT: &str = "synthetic-completed";
@@ -115,35 +115,41 @@ fn admit(
     request: Request<'_>,
 ) -> Result<Admission> {
     let Request { request_id, tenant, payload } = request;
+    let payload_bytes = payload.len() as u64;
+    let oversize = payload_bytes > limits.payload_bytes;
+    // No accepted payload is oversize; and one of more than 10^9 bytes could not even be handed to SQLite.
+    let comparable = (!oversize).then_some(payload);
     let same: Option<bool> = connection
-        .prepare_cached("SELECT tenant = ?2 AND payload = ?3 FROM intent WHERE request_id = ?1")?
-        .query_row([request_id, tenant, payload], |row| row.get(0))
+        .prepare_cached("SELECT tenant IS ?2 AND payload IS ?3 FROM intent WHERE request_id = ?1")?
+        .query_row(params![request_id, tenant, comparable], |row| row.get(0))
         .optional()?;
     match same {
         Some(true) => return Ok(Admission::Replay),
         Some(false) => return Ok(Admission::Conflict),
         None => {}
     }
-    let payload_bytes = payload.len() as u64;
-    if payload_bytes > limits.payload_bytes {
+    if oversize {
         return Ok(Admission::Oversize { payload_bytes, limit: limits.payload_bytes });
     }
-    for (scope, owner, allowance) in [(Scope::Global, GLOBAL, limits.global), (Scope::Tenant, tenant, limits.tenant)] {
-        if let Some(full) = full(scope, usage_of(connection, owner)?, allowance, payload_bytes) {
-            return Ok(Admission::Full(full));
-        }
+    if let Some(full) = full(Scope::Global, global_usage(connection)?, limits.global, payload_bytes) {
+        return Ok(Admission::Full(full));
+    }
+    // A tenant that never held anything has no row yet.
+    let tenant_usage = usage_of(connection, tenant)?.unwrap_or(Usage { count: 0, bytes: 0 });
+    if let Some(full) = full(Scope::Tenant, tenant_usage, limits.tenant, payload_bytes) {
+        return Ok(Admission::Full(full));
     }
 
     let last: Option<i64> =
         connection.prepare_cached("SELECT max(sequence) FROM intent")?.query_row([], |row| row.get(0))?;
     let sequence = raise("sequence", request_id, last.unwrap_or(0), i64::MAX)?;
-    run(
+    change_one(
         connection,
         "INSERT INTO intent (sequence, request_id, tenant, bytes, payload) VALUES (?1, ?2, ?3, ?4, ?5)",
         params![sequence, request_id, tenant, payload_bytes, payload],
     )?;
     observer.crossed(Boundary::AdmitAfterIntent);
-    run(
+    change_one(
         connection,
         "INSERT INTO task (sequence, bytes, state) VALUES (?1, ?2, 'queued')",
         params![sequence, payload_bytes],
@@ -174,7 +180,7 @@ fn claim(connection: &Connection, tick: i64) -> Result<Option<Claim>> {
     let Some((sequence, mut token, tenant, payload)) = oldest else { return Ok(None) };
     token.generation = raise("generation", &token.request_id, token.generation, GENERATION_CEILING)?;
     let lease = tick + LEASE_TICKS;
-    run(
+    change_one(
         connection,
         "UPDATE task SET state = 'inflight', generation = ?2, lease = ?3, due = ?3 WHERE sequence = ?1",
         [sequence, token.generation, lease],
@@ -185,9 +191,13 @@ fn claim(connection: &Connection, tick: i64) -> Result<Option<Claim>> {
 fn resolve(connection: &Connection, observer: &mut impl Observer, token: &Token, tick: i64) -> Result<Resolution> {
     store_tick(connection, tick)?;
     let Some(held) = held_by(connection, token, tick)? else { return Ok(Resolution::Stale) };
-    run(connection, "INSERT INTO effect (sequence, effect) VALUES (?1, ?2)", params![held.sequence, EFFECT])?;
+    change_one(connection, "INSERT INTO effect (sequence, effect) VALUES (?1, ?2)", params![held.sequence, EFFECT])?;
     observer.crossed(Boundary::ResolveAfterEffect);
-    run(connection, "UPDATE task SET state = 'done', lease = NULL, due = NULL WHERE sequence = ?1", [held.sequence])?;
+    change_one(
+        connection,
+        "UPDATE task SET state = 'done', lease = NULL, due = NULL WHERE sequence = ?1",
+        [held.sequence],
+    )?;
     give_back(connection, &held)?;
     Ok(Resolution::Done)
 }
@@ -195,7 +205,7 @@ fn resolve(connection: &Connection, observer: &mut impl Observer, token: &Token,
 fn quarantine(connection: &Connection, token: &Token, tick: i64) -> Result<Quarantine> {
     store_tick(connection, tick)?;
     let Some(held) = held_by(connection, token, tick)? else { return Ok(Quarantine::Stale) };
-    run(
+    change_one(
         connection,
         "UPDATE task SET state = 'quarantined', lease = NULL, due = NULL WHERE sequence = ?1",
         [held.sequence],
@@ -213,7 +223,7 @@ fn redrive(connection: &Connection, token: &Token) -> Result<Redrive> {
         .optional()?;
     let Some(sequence) = sequence else { return Ok(Redrive::Stale) };
     let generation = raise("generation", &token.request_id, token.generation, GENERATION_CEILING)?;
-    run(
+    change_one(
         connection,
         "UPDATE task SET state = 'queued', generation = ?2, due = 0 WHERE sequence = ?1",
         [sequence, generation],
@@ -230,13 +240,14 @@ fn cancel_unstarted(connection: &Connection, request_id: &str) -> Result<Cancell
         .query_row([request_id], Held::from_row)
         .optional()?;
     let Some(unstarted) = unstarted else { return Ok(Cancellation::NotCancelled) };
-    run(connection, "UPDATE task SET state = 'cancelled', due = NULL WHERE sequence = ?1", [unstarted.sequence])?;
+    change_one(
+        connection,
+        "UPDATE task SET state = 'cancelled', due = NULL WHERE sequence = ?1",
+        [unstarted.sequence],
+    )?;
     give_back(connection, &unstarted)?;
     Ok(Cancellation::Cancelled)
 }
-
-/// The ledger's row of all tenants together: no request can have this tenant.
-const GLOBAL: &str = "";
 
 /// A task that holds room, and whose.
 struct Held {
@@ -270,17 +281,9 @@ fn store_tick(connection: &Connection, tick: i64) -> Result<()> {
         return Err(Error::TickMovedBack { given: tick, stored });
     }
     if tick > stored {
-        run(connection, "UPDATE store SET tick = ?1 WHERE id = 1", [tick])?;
+        change_one(connection, "UPDATE store SET tick = ?1 WHERE id = 1", [tick])?;
     }
     Ok(())
-}
-
-fn usage_of(connection: &Connection, owner: &str) -> Result<Usage> {
-    let usage = connection
-        .prepare_cached("SELECT count, bytes FROM usage WHERE tenant = ?1")?
-        .query_row([owner], |row| Ok(Usage { count: row.get(0)?, bytes: row.get(1)? }))
-        .optional()?;
-    Ok(usage.unwrap_or(Usage { count: 0, bytes: 0 }))
 }
 
 fn full(scope: Scope, usage: Usage, allowance: Allowance, bytes: u64) -> Option<Full> {

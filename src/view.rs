@@ -2,9 +2,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
-use rusqlite::{OptionalExtension, Row, Transaction, TransactionBehavior};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::request::check_identity;
 use crate::store::Store;
 
@@ -130,10 +130,7 @@ impl<O> Store<O> {
     /// # Errors
     /// A failing store.
     pub fn usage(&self) -> Result<Usage> {
-        Ok(self
-            .connection
-            .prepare_cached("SELECT count, bytes FROM usage WHERE tenant = ''")?
-            .query_row([], |row| Ok(Usage { count: row.get(0)?, bytes: row.get(1)? }))?)
+        global_usage(&self.connection)
     }
 
     /// All that is there, in one read transaction (PROTOCOL, *snapshot*).
@@ -151,7 +148,7 @@ impl<O> Store<O> {
             tenants.insert(row.get::<_, String>(0)?, Usage { count: row.get(1)?, bytes: row.get(2)? });
         }
         Ok(Snapshot {
-            usage: tenants.remove("").unwrap_or(Usage { count: 0, bytes: 0 }),
+            usage: tenants.remove(GLOBAL).ok_or_else(no_global_row)?,
             tenants,
             tick: read.prepare_cached("SELECT tick FROM store WHERE id = 1")?.query_row([], |row| row.get(0))?,
             tasks: read
@@ -162,4 +159,24 @@ impl<O> Store<O> {
             effects: count("SELECT count(*) FROM effect")?,
         })
     }
+}
+
+/// The ledger's row of all tenants together: no request can have this tenant.
+pub(crate) const GLOBAL: &str = "";
+
+pub(crate) fn global_usage(connection: &Connection) -> Result<Usage> {
+    usage_of(connection, GLOBAL)?.ok_or_else(no_global_row)
+}
+
+/// What the ledger says of one tenant, or `None` if that one never held anything.
+pub(crate) fn usage_of(connection: &Connection, owner: &str) -> Result<Option<Usage>> {
+    let usage = connection
+        .prepare_cached("SELECT count, bytes FROM usage WHERE tenant = ?1")?
+        .query_row([owner], |row| Ok(Usage { count: row.get(0)?, bytes: row.get(1)? }))
+        .optional()?;
+    Ok(usage)
+}
+
+fn no_global_row() -> Error {
+    Error::Corrupt("the usage ledger has no row for all tenants together".to_owned())
 }

@@ -43,6 +43,15 @@ impl Drop for Write<'_> {
     }
 }
 
+/// As [`run`], where exactly one row has to change: a statement that quietly does nothing must not leave
+/// the other half of its verb behind.
+pub(crate) fn change_one(connection: &Connection, sql: &str, params: impl Params) -> Result<()> {
+    match run(connection, sql, params)? {
+        1 => Ok(()),
+        rows => Err(Error::Corrupt(format!("{rows} rows were changed, not one, by {sql}"))),
+    }
+}
+
 /// Runs one statement of those kept prepared; the number of rows it changed.
 pub(crate) fn run(connection: &Connection, sql: &str, params: impl Params) -> Result<usize> {
     Ok(connection.prepare_cached(sql)?.execute(params)?)
