@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::limits::{Allowance, GENERATION_CEILING, LEASE_TICKS, Limits};
 use crate::request::{Request, Token, check_claim_tick, check_identity, check_tick};
 use crate::store::Store;
-use crate::view::{GLOBAL, Usage, global_usage, usage_of};
+use crate::view::{Usage, global_usage, usage_of};
 use crate::write::{Write, change_one, run};
 
 /// The local effect of a resolved task: a row in this database, which stands for nothing outside it.
