@@ -154,12 +154,13 @@ fn admit(
         "INSERT INTO task (sequence, bytes, state) VALUES (?1, ?2, 'queued')",
         params![sequence, payload_bytes],
     )?;
-    run(
+    let charged = run(
         connection,
         "INSERT INTO usage (tenant, count, bytes) VALUES ('', 1, ?2), (?1, 1, ?2)
          ON CONFLICT DO UPDATE SET count = count + 1, bytes = bytes + excluded.bytes",
         params![tenant, payload_bytes],
     )?;
+    both_rows_of_ledger(charged, tenant)?;
     Ok(Admission::Accepted)
 }
 
@@ -300,9 +301,14 @@ fn give_back(connection: &Connection, held: &Held) -> Result<()> {
         "UPDATE usage SET count = count - 1, bytes = bytes - ?2 WHERE tenant IN ('', ?1)",
         params![held.tenant, held.bytes],
     )?;
-    match rows {
+    both_rows_of_ledger(rows, &held.tenant)
+}
+
+/// The global one and the tenant's.
+fn both_rows_of_ledger(changed: usize, tenant: &str) -> Result<()> {
+    match changed {
         2 => Ok(()),
-        _ => Err(Error::Corrupt(format!("the usage ledger has no row for tenant {:?}", held.tenant))),
+        _ => Err(Error::Corrupt(format!("the usage ledger has not both rows to charge tenant {tenant:?} on"))),
     }
 }
 
