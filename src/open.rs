@@ -1,0 +1,263 @@
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use crate::error::{Error, Result};
+use crate::limits::{Allowance, Limits};
+use crate::schema::{APPLICATION_ID, CREATE, SCHEMA_VERSION};
+use crate::write::Write;
+
+/// Prepared statements kept per connection: all that the verbs use, with room to spare.
+const STATEMENTS_KEPT: usize = 48;
+
+/// How a connection waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// How long a verb waits for another connection's write lock before it is [`Error::Busy`].
+    pub busy_timeout: Duration,
+}
+
+impl Default for OpenOptions {
+    /// Five seconds.
+    fn default() -> Self {
+        OpenOptions { busy_timeout: Duration::from_secs(5) }
+    }
+}
+
+pub(crate) fn open(path: &Path, limits: &Limits, options: OpenOptions) -> Result<Connection> {
+    limits.check()?;
+    refuse_other_than_file(path)?;
+    refuse_foreign_untouched(path)?;
+
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(options.busy_timeout)?;
+    // Until it is known to be ours, closing must not move its WAL into the file.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    let found = look(path, &connection)?;
+    configure(path, &connection, options)?;
+    match found {
+        Found::Store => {}
+        Found::Blank => initialise(&connection, limits)?,
+    }
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
+    check_limits(path, &connection, limits)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+    Ok(connection)
+}
+
+enum Found {
+    Store,
+    /// No file, an empty one, or an initialisation that was never committed.
+    Blank,
+}
+
+fn not_ours(path: &Path, reason: impl Into<String>) -> Error {
+    Error::NotOurs { path: path.to_owned(), reason: reason.into() }
+}
+
+fn refuse_other_than_file(path: &Path) -> Result<()> {
+    if path.as_os_str().as_bytes().contains(&0) {
+        return Err(Error::Input { field: "path", problem: "contains a NUL byte; give another".to_owned() });
+    }
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => Err(not_ours(path, "this is a folder")),
+        Ok(metadata) if !metadata.is_file() => Err(not_ours(path, "this is no regular file")),
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotADirectory => Err(not_ours(path, "a file is used as a folder")),
+        // What else is wrong with the path SQLite says when it opens it.
+        Err(_) => Ok(()),
+    }
+}
+
+/// Looks at a resting file through a connection that takes no lock, reads no journal and leaves nothing
+/// beside it. A file with a WAL is left to [`look`], which changes neither of the two.
+fn refuse_foreign_untouched(path: &Path) -> Result<()> {
+    let Ok(file) = fs::canonicalize(path) else { return Ok(()) };
+    let length = |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.len());
+    if length(&file) == 0 || length(&beside(&file, "-wal")) > 0 {
+        return Ok(());
+    }
+    match pages_before_journal(&beside(&file, "-journal")) {
+        // An initialisation that died while making the first page; rolling it back empties the file.
+        Some(0) => return Ok(()),
+        // Rolling back would change the file, and no store of ours has such a journal.
+        Some(_) => return Err(not_ours(path, "this database has a rollback journal, which a store never has")),
+        None => {}
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(immutable_uri(&file), flags)?;
+    // A page being checkpointed for the first time may be seen half old, half new; a second look settles it.
+    match resting_marks(&connection)
+        .and_then(|marks| if marks.foreign() { resting_marks(&connection) } else { Ok(marks) })
+    {
+        Ok(marks) if marks.foreign() => Err(not_ours(path, marks.reason())),
+        Ok(_) => Ok(()),
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
+            Err(not_ours(path, "this is not an SQLite database"))
+        }
+        // A journal or WAL may have appeared since; what is really wrong shows under lock.
+        Err(_) => Ok(()),
+    }
+}
+
+struct Marks {
+    application_id: i64,
+    objects: i64,
+}
+
+impl Marks {
+    fn foreign(&self) -> bool {
+        self.application_id != APPLICATION_ID && (self.application_id != 0 || self.objects > 0)
+    }
+
+    fn reason(&self) -> String {
+        format!("this is another program's database (application id {}, not {APPLICATION_ID})", self.application_id)
+    }
+}
+
+fn resting_marks(connection: &Connection) -> rusqlite::Result<Marks> {
+    connection.query_row(
+        "SELECT (SELECT application_id FROM pragma_application_id), (SELECT count(*) FROM sqlite_schema)",
+        [],
+        |row| Ok(Marks { application_id: row.get(0)?, objects: row.get(1)? }),
+    )
+}
+
+/// The size in pages to which a hot journal would roll the database back.
+fn pages_before_journal(journal: &Path) -> Option<u32> {
+    const MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+    let mut header = [0; 20];
+    File::open(journal).ok()?.read_exact(&mut header).ok()?;
+    let (magic, rest) = header.split_at(MAGIC.len());
+    (magic == MAGIC).then(|| u32::from_be_bytes([rest[8], rest[9], rest[10], rest[11]]))
+}
+
+/// SQLite names a database's companions by what its name resolves to.
+fn beside(file: &Path, suffix: &str) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+fn immutable_uri(file: &Path) -> String {
+    let mut uri = "file://".to_owned();
+    for &byte in file.as_os_str().as_bytes() {
+        match byte {
+            b'/' | b'-' | b'.' | b'_' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => uri.push(byte.into()),
+            other => write!(uri, "%{other:02X}").unwrap_or_default(),
+        }
+    }
+    uri + "?immutable=1"
+}
+
+/// The same question under SQLite's own lock, through the WAL.
+fn look(path: &Path, connection: &Connection) -> Result<Found> {
+    match resting_marks(connection) {
+        Ok(marks) if marks.foreign() => Err(not_ours(path, marks.reason())),
+        Ok(marks) if marks.application_id == APPLICATION_ID => Ok(Found::Store),
+        Ok(_) => Ok(Found::Blank),
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
+            Err(not_ours(path, "this is not an SQLite database"))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What every connection must have. Each is set, then read back.
+fn configure(path: &Path, connection: &Connection, options: OpenOptions) -> Result<()> {
+    switch_to_wal(path, connection, options.busy_timeout)?;
+    // macOS reaches the platter only by fullfsync; elsewhere the two change nothing.
+    for (pragma, value, wanted) in [
+        ("synchronous", "FULL", "2"),
+        ("foreign_keys", "ON", "1"),
+        ("fullfsync", "ON", "1"),
+        ("checkpoint_fullfsync", "ON", "1"),
+        ("trusted_schema", "OFF", "0"),
+    ] {
+        connection.pragma_update(None, pragma, value)?;
+        let found: i64 = connection.pragma_query_value(None, pragma, |row| row.get(0))?;
+        if found.to_string() != wanted {
+            return Err(Error::Setting { path: path.to_owned(), pragma, wanted: value, found: found.to_string() });
+        }
+    }
+    let found: u128 =
+        connection.pragma_query_value(None, "busy_timeout", |row| row.get::<_, i64>(0))?.unsigned_abs().into();
+    if found != options.busy_timeout.as_millis() {
+        let (pragma, wanted) = ("busy_timeout", "what was asked for");
+        return Err(Error::Setting { path: path.to_owned(), pragma, wanted, found: found.to_string() });
+    }
+    Ok(())
+}
+
+/// Switching wants the whole file and, unlike every other lock, does not wait for it by itself: several
+/// processes that create one store at the same instant take turns here.
+fn switch_to_wal(path: &Path, connection: &Connection, patience: Duration) -> Result<()> {
+    let deadline = Instant::now() + patience;
+    let mut pause = Duration::from_millis(1);
+    loop {
+        match connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0)) {
+            Ok(mode) if mode == "wal" => return Ok(()),
+            Ok(found) => {
+                return Err(Error::Setting { path: path.to_owned(), pragma: "journal_mode", wanted: "wal", found });
+            }
+            Err(error) => match Error::from(error) {
+                Error::Busy(_) if Instant::now() + pause < deadline => thread::sleep(pause),
+                error => return Err(error),
+            },
+        }
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+/// One transaction: after a crash there is all of it or a blank file, and the next open starts again.
+fn initialise(connection: &Connection, limits: &Limits) -> Result<()> {
+    let write = Write::begin(connection)?;
+    let objects: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if objects > 0 {
+        return write.roll_back();
+    }
+    connection.execute_batch(CREATE)?;
+    connection.execute(
+        "INSERT INTO store (id, global_count, global_bytes, tenant_count, tenant_bytes, payload_bytes)
+         VALUES (1, ?1, ?2, ?3, ?4, ?5)",
+        [limits.global.count, limits.global.bytes, limits.tenant.count, limits.tenant.bytes, limits.payload_bytes],
+    )?;
+    connection.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+    connection.pragma_update(None, "application_id", APPLICATION_ID)?;
+    write.commit()
+}
+
+fn check_limits(path: &Path, connection: &Connection, given: &Limits) -> Result<()> {
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if version != SCHEMA_VERSION {
+        return Err(not_ours(path, format!("this store has schema version {version}, not {SCHEMA_VERSION}")));
+    }
+    let stored = connection
+        .query_row(
+            "SELECT global_count, global_bytes, tenant_count, tenant_bytes, payload_bytes FROM store WHERE id = 1",
+            [],
+            |row| {
+                Ok(Limits {
+                    global: Allowance { count: row.get(0)?, bytes: row.get(1)? },
+                    tenant: Allowance { count: row.get(2)?, bytes: row.get(3)? },
+                    payload_bytes: row.get(4)?,
+                })
+            },
+        )
+        .map_err(|error| match Error::from(error) {
+            Error::Sqlite(error) => Error::Corrupt(error.to_string()),
+            other => other,
+        })?;
+    if stored != *given {
+        return Err(Error::LimitsDiffer { path: path.to_owned(), stored: Box::new(stored), given: Box::new(*given) });
+    }
+    Ok(())
+}
