@@ -68,14 +68,7 @@ pub struct Rule {
 
 impl Default for Rule {
     fn default() -> Self {
-        Rule {
-            full_product: 1024,
-            subsets_up_to: 8,
-            random_subsets: 64,
-            damages: 1024,
-            storms: 64,
-            seed: 73,
-        }
+        Rule { full_product: 1024, subsets_up_to: 8, random_subsets: 64, damages: 1024, storms: 64, seed: 73 }
     }
 }
 
@@ -149,10 +142,7 @@ pub fn enumerate(log: &Log, rule: &Rule) -> Enumeration {
     let mut found = Enumeration {
         windows: Vec::new(),
         images: Vec::new(),
-        counts: Counts {
-            cuts: log.entries.len() as u64 + 1,
-            ..Counts::default()
-        },
+        counts: Counts { cuts: log.entries.len() as u64 + 1, ..Counts::default() },
     };
     let mut by_digest = HashMap::new();
     for window in windows(log) {
@@ -177,10 +167,7 @@ impl Enumeration {
             }),
             shared_memory: match image.recipe.shared_memory {
                 SharedMemory::Absent => None,
-                SharedMemory::Stale => window
-                    .stale_shared_memory
-                    .as_ref()
-                    .map(|bytes| bytes.to_vec()),
+                SharedMemory::Stale => window.stale_shared_memory.as_ref().map(|bytes| bytes.to_vec()),
                 SharedMemory::Garbage => Some(garbage(SHARED_MEMORY_SEED, 32 * 1024)),
             },
         }
@@ -217,12 +204,7 @@ impl Enumeration {
         lines
     }
 
-    fn explore(
-        &mut self,
-        mut window: Window,
-        rule: &Rule,
-        by_digest: &mut HashMap<u128, usize>,
-    ) {
+    fn explore(&mut self, mut window: Window, rule: &Rule, by_digest: &mut HashMap<u128, usize>) {
         let mut random = rule.seed ^ (self.windows.len() as u64) << 32;
         let mut serial = 0;
         let mut coverage = Coverage::Exhaustive;
@@ -235,18 +217,10 @@ impl Enumeration {
             for recipe in tries.all(&mut random) {
                 let digest = window.digest(&recipe);
                 let (earliest_cut, latest_cut) = (window.earliest_cut(&recipe), window.last_cut);
-                let id = ImageId {
-                    window: self.windows.len() as u32,
-                    serial,
-                };
+                let id = ImageId { window: self.windows.len() as u32, serial };
                 serial += 1;
                 let index = *by_digest.entry(digest).or_insert_with(|| {
-                    self.images.push(Image {
-                        id,
-                        earliest_cut,
-                        latest_cut,
-                        recipe,
-                    });
+                    self.images.push(Image { id, earliest_cut, latest_cut, recipe });
                     self.images.len() - 1
                 });
                 let image = &mut self.images[index];
@@ -290,12 +264,9 @@ impl fmt::Display for ImageId {
 impl FromStr for ImageId {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let id = text.split_once('.').and_then(|(window, serial)| {
-            Some(ImageId {
-                window: window.parse().ok()?,
-                serial: serial.parse().ok()?,
-            })
-        });
+        let id = text
+            .split_once('.')
+            .and_then(|(window, serial)| Some(ImageId { window: window.parse().ok()?, serial: serial.parse().ok()? }));
         id.ok_or_else(|| format!("{text:?} is no image: write WINDOW.SERIAL, as in 12.345"))
     }
 }
@@ -395,14 +366,8 @@ fn windows(log: &Log) -> Vec<Window> {
     let mut names = ByRole::from_fn(|role| {
         let inode = Inode { role, birth: 0 };
         let bytes = log.initial[role].as_ref();
-        bases.insert(
-            inode,
-            Arc::new(Base::new(role, bytes.cloned().unwrap_or_default())),
-        );
-        vec![Candidate {
-            entry: None,
-            inode: bytes.map(|_| inode),
-        }]
+        bases.insert(inode, Arc::new(Base::new(role, bytes.cloned().unwrap_or_default())));
+        vec![Candidate { entry: None, inode: bytes.map(|_| inode) }]
     });
     let mut operations: Vec<Operation> = Vec::new();
     let mut stale_shared_memory = None;
@@ -425,19 +390,8 @@ fn windows(log: &Log) -> Vec<Window> {
     for (index, entry) in log.entries.iter().enumerate() {
         // The window ends with the last cut before a sync does its work.
         let directory = match entry {
-            Entry::Sync { directory, .. }
-            | Entry::Delete {
-                directory: directory @ DirectorySync::Synced,
-                ..
-            } => {
-                windows.push(window(
-                    first_cut,
-                    index,
-                    &operations,
-                    &names,
-                    &bases,
-                    &stale_shared_memory,
-                ));
+            Entry::Sync { directory, .. } | Entry::Delete { directory: directory @ DirectorySync::Synced, .. } => {
+                windows.push(window(first_cut, index, &operations, &names, &bases, &stale_shared_memory));
                 first_cut = index + 1;
                 *directory
             }
@@ -451,37 +405,19 @@ fn windows(log: &Log) -> Vec<Window> {
             | Entry::Acknowledged { .. } => DirectorySync::NotSynced,
         };
         match entry {
-            Entry::Open {
-                inode,
-                creation: Creation::Created,
-            } => {
+            Entry::Open { inode, creation: Creation::Created } => {
                 bases.insert(*inode, Arc::new(Base::new(inode.role, Vec::new())));
-                names[inode.role].push(Candidate {
-                    entry: Some(index),
-                    inode: Some(*inode),
-                });
+                names[inode.role].push(Candidate { entry: Some(index), inode: Some(*inode) });
             }
-            Entry::Delete { inode, .. } => names[inode.role].push(Candidate {
-                entry: Some(index),
-                inode: None,
-            }),
-            Entry::Write {
-                inode,
-                offset,
-                data,
-            } => operations.push(Operation {
+            Entry::Delete { inode, .. } => names[inode.role].push(Candidate { entry: Some(index), inode: None }),
+            Entry::Write { inode, offset, data } => operations.push(Operation {
                 entry: index,
                 inode: *inode,
-                change: Change::Write {
-                    offset: *offset,
-                    data: Arc::clone(data),
-                },
+                change: Change::Write { offset: *offset, data: Arc::clone(data) },
             }),
-            Entry::Truncate { inode, len } => operations.push(Operation {
-                entry: index,
-                inode: *inode,
-                change: Change::Truncate { len: *len },
-            }),
+            Entry::Truncate { inode, len } => {
+                operations.push(Operation { entry: index, inode: *inode, change: Change::Truncate { len: *len } })
+            }
             Entry::Sync { inode, .. } => {
                 let mut overlay = Overlay::new(&bases[inode]);
                 for operation in operations.iter().filter(|op| op.inode == *inode) {
@@ -492,18 +428,12 @@ fn windows(log: &Log) -> Vec<Window> {
                 bases.insert(*inode, Arc::new(Base::new(inode.role, synced)));
             }
             Entry::SharedMemory { bytes } => stale_shared_memory = Some(Arc::clone(bytes)),
-            Entry::Open { .. }
-            | Entry::Fault { .. }
-            | Entry::Called { .. }
-            | Entry::Acknowledged { .. } => {}
+            Entry::Open { .. } | Entry::Fault { .. } | Entry::Called { .. } | Entry::Acknowledged { .. } => {}
         }
         if directory == DirectorySync::Synced {
             for role in Role::ALL {
                 let now = names[role].last().and_then(|candidate| candidate.inode);
-                names[role] = vec![Candidate {
-                    entry: None,
-                    inode: now,
-                }];
+                names[role] = vec![Candidate { entry: None, inode: now }];
             }
             // What no name can stand for any more is gone for good.
             let named = |inode: &Inode| names[inode.role][0].inode == Some(*inode);
@@ -511,14 +441,7 @@ fn windows(log: &Log) -> Vec<Window> {
             bases.retain(|inode, _| named(inode));
         }
     }
-    windows.push(window(
-        first_cut,
-        log.entries.len(),
-        &operations,
-        &names,
-        &bases,
-        &stale_shared_memory,
-    ));
+    windows.push(window(first_cut, log.entries.len(), &operations, &names, &bases, &stale_shared_memory));
     windows
 }
 
@@ -559,9 +482,7 @@ impl Window {
     fn earliest_cut(&self, recipe: &Recipe) -> usize {
         let operations = self.operations.iter().zip(&recipe.outcomes);
         let shown = operations
-            .filter(|(operation, outcome)| {
-                **outcome != Outcome::Lost && self.shows(operation.inode, recipe)
-            })
+            .filter(|(operation, outcome)| **outcome != Outcome::Lost && self.shows(operation.inode, recipe))
             .map(|(operation, _)| operation.entry + 1);
         let named = Role::ALL.into_iter().filter_map(|role| {
             let candidate = self.names[role][usize::from(recipe.names[role])];
@@ -583,10 +504,9 @@ impl Window {
     /// Two images with one digest are taken for the same. The digest is a sum of 128-bit hashes, one of each sector
     /// with its place; among a million images that nobody chose in order to collide, the odds are about 2^-89.
     fn digest(&self, recipe: &Recipe) -> u128 {
-        let files = Role::ALL.into_iter().map(|role| {
-            self.name(role, recipe)
-                .map_or(0, |inode| self.overlay(inode, recipe).digest())
-        });
+        let files = Role::ALL
+            .into_iter()
+            .map(|role| self.name(role, recipe).map_or(0, |inode| self.overlay(inode, recipe).digest()));
         let shared_memory = match (recipe.shared_memory, &self.stale_shared_memory) {
             (SharedMemory::Absent, _) | (SharedMemory::Stale, None) => 0,
             (SharedMemory::Stale, Some(bytes)) => xxh3_128_with_seed(bytes, SHARED_MEMORY_SEED),
@@ -608,11 +528,7 @@ struct Tries<'window> {
 
 impl<'window> Tries<'window> {
     fn new(window: &'window Window, names: ByRole<u16>, rule: &'window Rule) -> Self {
-        let bare = Recipe {
-            names: names.clone(),
-            outcomes: Box::default(),
-            shared_memory: SharedMemory::Absent,
-        };
+        let bare = Recipe { names: names.clone(), outcomes: Box::default(), shared_memory: SharedMemory::Absent };
         let operations = window.operations.iter().enumerate();
         let seen: Vec<_> = operations
             .filter(|(_, operation)| window.shows(operation.inode, &bare))
@@ -621,16 +537,9 @@ impl<'window> Tries<'window> {
                 (index, outcomes(&operation.change, base))
             })
             .collect();
-        let combinations = seen.iter().fold(1_u128, |product, (_, outcomes)| {
-            product.saturating_mul(outcomes.len() as u128)
-        });
-        Tries {
-            window,
-            names,
-            rule,
-            seen,
-            combinations,
-        }
+        let combinations =
+            seen.iter().fold(1_u128, |product, (_, outcomes)| product.saturating_mul(outcomes.len() as u128));
+        Tries { window, names, rule, seen, combinations }
     }
 
     fn all(&self, random: &mut u64) -> Vec<Recipe> {
@@ -645,8 +554,7 @@ impl<'window> Tries<'window> {
         // Recovery must ignore shared memory whatever else there is; so it is varied on the two plainest disks only.
         for plain in [Outcome::Lost, Outcome::Whole] {
             for shared_memory in [SharedMemory::Stale, SharedMemory::Garbage] {
-                if shared_memory == SharedMemory::Stale && self.window.stale_shared_memory.is_none()
-                {
+                if shared_memory == SharedMemory::Stale && self.window.stale_shared_memory.is_none() {
                     continue;
                 }
                 let mut recipe = self.recipe(|_| plain);
@@ -693,8 +601,7 @@ impl<'window> Tries<'window> {
         for (position, (_, outcomes)) in self.seen.iter().enumerate() {
             let patchworks = [1, 2].map(|seed| Outcome::Patchwork { seed });
             let torn = outcomes.iter().copied().chain(patchworks);
-            for outcome in torn.filter(|outcome| !matches!(outcome, Outcome::Lost | Outcome::Whole))
-            {
+            for outcome in torn.filter(|outcome| !matches!(outcome, Outcome::Lost | Outcome::Whole)) {
                 for later in [Outcome::Whole, Outcome::Lost] {
                     damages.push((position, outcome, later));
                 }
@@ -720,9 +627,7 @@ impl<'window> Tries<'window> {
                 let draw = next_random(random);
                 match outcomes.get(draw as usize % (outcomes.len() + 1)) {
                     Some(outcome) => *outcome,
-                    None => Outcome::Patchwork {
-                        seed: (draw >> 32) as u32,
-                    },
+                    None => Outcome::Patchwork { seed: (draw >> 32) as u32 },
                 }
             }));
         }
@@ -734,11 +639,7 @@ impl<'window> Tries<'window> {
         for (position, (index, _)) in self.seen.iter().enumerate() {
             outcomes[*index] = outcome(position);
         }
-        Recipe {
-            names: self.names.clone(),
-            outcomes: outcomes.into(),
-            shared_memory: SharedMemory::Absent,
-        }
+        Recipe { names: self.names.clone(), outcomes: outcomes.into(), shared_memory: SharedMemory::Absent }
     }
 }
 
@@ -752,12 +653,7 @@ fn outcomes(change: &Change, base: &Base) -> Vec<Outcome> {
         Change::Truncate { .. } => return vec![Outcome::Lost, Outcome::Whole],
         Change::Write { offset, data } => (*offset as usize, data),
     };
-    let mut outcomes = vec![
-        Outcome::Lost,
-        Outcome::Whole,
-        Outcome::Zeros,
-        Outcome::Garbage,
-    ];
+    let mut outcomes = vec![Outcome::Lost, Outcome::Whole, Outcome::Zeros, Outcome::Garbage];
     let grows = offset + data.len() > base.bytes.len();
     for sectors in 1..pieces(offset, data.len()).count() as u16 {
         outcomes.push(Outcome::Head { sectors });
@@ -792,16 +688,9 @@ struct Base {
 impl Base {
     fn new(role: Role, bytes: Vec<u8>) -> Self {
         let sectors = bytes.chunks(SECTOR).enumerate();
-        let digests: Vec<_> = sectors
-            .map(|(index, sector)| sector_digest(role, index, &padded(sector)))
-            .collect();
+        let digests: Vec<_> = sectors.map(|(index, sector)| sector_digest(role, index, &padded(sector))).collect();
         let digest = digests.iter().copied().fold(0, u128::wrapping_add);
-        Base {
-            role,
-            bytes,
-            digests,
-            digest,
-        }
+        Base { role, bytes, digests, digest }
     }
 }
 
@@ -826,12 +715,7 @@ struct Overlay<'base> {
 
 impl<'base> Overlay<'base> {
     fn new(base: &'base Base) -> Self {
-        Overlay {
-            base,
-            len: base.bytes.len(),
-            base_len: base.bytes.len(),
-            sectors: BTreeMap::new(),
-        }
+        Overlay { base, len: base.bytes.len(), base_len: base.bytes.len(), sectors: BTreeMap::new() }
     }
 
     fn apply(&mut self, change: &Change, outcome: Outcome) {
@@ -947,9 +831,7 @@ impl<'base> Overlay<'base> {
 fn garbage(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed ^ 0x6a72_6261_6765_0000;
     let words = len.div_ceil(8);
-    let mut bytes: Vec<_> = (0..words)
-        .flat_map(|_| next_random(&mut state).to_le_bytes())
-        .collect();
+    let mut bytes: Vec<_> = (0..words).flat_map(|_| next_random(&mut state).to_le_bytes()).collect();
     bytes.truncate(len);
     bytes
 }

@@ -161,18 +161,9 @@ impl fmt::Display for Entry {
                     Creation::Existing => "",
                 }
             ),
-            Entry::Write {
-                inode,
-                offset,
-                data,
-            } => write!(out, "write {inode} {offset}+{}", data.len()),
+            Entry::Write { inode, offset, data } => write!(out, "write {inode} {offset}+{}", data.len()),
             Entry::Truncate { inode, len } => write!(out, "truncate {inode} {len}"),
-            Entry::Sync {
-                inode,
-                flags: _,
-                purpose,
-                directory,
-            } => write!(
+            Entry::Sync { inode, flags: _, purpose, directory } => write!(
                 out,
                 "sync {inode} {}{directory}",
                 match purpose {
@@ -218,18 +209,11 @@ impl Log {
         let mut births = ByRole::<u32>::default();
         for entry in &self.entries[..cut.min(self.entries.len())] {
             match entry {
-                Entry::Open {
-                    inode,
-                    creation: Creation::Created,
-                } => {
+                Entry::Open { inode, creation: Creation::Created } => {
                     births[inode.role] = inode.birth;
                     files[inode.role] = Some(Vec::new());
                 }
-                Entry::Write {
-                    inode,
-                    offset,
-                    data,
-                } if births[inode.role] == inode.birth => {
+                Entry::Write { inode, offset, data } if births[inode.role] == inode.birth => {
                     if let Some(bytes) = &mut files[inode.role] {
                         overwrite(bytes, *offset, data);
                     }

@@ -11,10 +11,7 @@ pub mod plan;
 
 pub mod recorder;
 
-#[allow(
-    unsafe_code,
-    reason = "SQLite's VFS is a C interface; this file alone speaks it"
-)]
+#[allow(unsafe_code, reason = "SQLite's VFS is a C interface; this file alone speaks it")]
 pub mod vfs;
 
 pub mod wrong;

@@ -119,14 +119,7 @@ impl Fault {
     /// The calls that this fault can meet: the ones to count for it.
     pub fn calls(self) -> &'static [Call] {
         match self {
-            Fault::InputOutput => &[
-                Call::Read,
-                Call::Write,
-                Call::Truncate,
-                Call::Sync,
-                Call::Delete,
-                Call::FileSize,
-            ],
+            Fault::InputOutput => &[Call::Read, Call::Write, Call::Truncate, Call::Sync, Call::Delete, Call::FileSize],
             Fault::DiskFull | Fault::ShortWriteError | Fault::ShortWriteFull => &[Call::Write],
             Fault::ShortRead => &[Call::Read],
             Fault::CannotOpen => &[Call::Open],
@@ -204,49 +197,26 @@ pub struct Plan {
 
 impl Plan {
     /// Only records.
-    pub const NOTHING: Plan = Plan {
-        counted: &[],
-        only: None,
-        at: 0,
-        action: None,
-    };
+    pub const NOTHING: Plan = Plan { counted: &[], only: None, at: 0, action: None };
 
     /// Dies at the `at`-th write, truncate, sync or delete.
     pub fn die(side: Side, at: u64) -> Plan {
-        Plan {
-            counted: Call::CHANGING,
-            only: None,
-            at,
-            action: Some(Action::Die(side)),
-        }
+        Plan { counted: Call::CHANGING, only: None, at, action: Some(Action::Die(side)) }
     }
 
     /// Halts at the `at`-th write, truncate, sync or delete.
     pub fn halt(side: Side, at: u64) -> Plan {
-        Plan {
-            counted: Call::CHANGING,
-            only: None,
-            at,
-            action: Some(Action::Halt(side)),
-        }
+        Plan { counted: Call::CHANGING, only: None, at, action: Some(Action::Halt(side)) }
     }
 
     /// Faults at the `at`-th call that this fault can meet.
     pub fn fault(fault: Fault, span: Span, at: u64) -> Plan {
-        Plan {
-            counted: fault.calls(),
-            only: None,
-            at,
-            action: Some(Action::Fault(fault, span)),
-        }
+        Plan { counted: fault.calls(), only: None, at, action: Some(Action::Fault(fault, span)) }
     }
 
     /// The same, counting and meeting calls of one kind only.
     pub fn only(self, call: Call) -> Plan {
-        Plan {
-            only: Some(call),
-            ..self
-        }
+        Plan { only: Some(call), ..self }
     }
 
     pub fn counts(&self, call: Call) -> bool {

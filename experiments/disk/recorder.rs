@@ -98,11 +98,7 @@ impl Recorder {
                 format!("{} names no file: give a path to record", path.display()),
             ));
         };
-        let folder = if folder.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            folder
-        };
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         // SQLite hands its VFS the real path; so must we compare.
         let path = fs::canonicalize(folder)?.join(name);
         let mut initial = Files::default();
@@ -113,10 +109,7 @@ impl Recorder {
             path,
             seed: 0x5eed_d15c,
             tape: Mutex::new(Tape {
-                log: Log {
-                    initial,
-                    entries: Vec::new(),
-                },
+                log: Log { initial, entries: Vec::new() },
                 plan,
                 announce: None,
                 totals: [0; Call::ALL.len()],
@@ -143,10 +136,7 @@ impl Recorder {
 
     /// Marks that the driver has this answer in hand. After a halt there is nobody left to have it.
     pub fn acknowledged(&self, request: u64, answer: &str) {
-        self.tape().mark(Entry::Acknowledged {
-            request,
-            answer: answer.to_owned(),
-        });
+        self.tape().mark(Entry::Acknowledged { request, answer: answer.to_owned() });
     }
 
     /// From here on as if the process were dead: each call fails, none reaches the disk, the log has ended.
@@ -178,9 +168,7 @@ impl Recorder {
 
     /// Which of our files this full path is.
     pub fn role_of(&self, full_path: &Path) -> Option<Role> {
-        Role::ALL
-            .into_iter()
-            .find(|role| beside(&self.path, *role) == full_path)
+        Role::ALL.into_iter().find(|role| beside(&self.path, *role) == full_path)
     }
 
     /// The bytes that SQLite's random numbers start from: always the same, so that a WAL's salts are.
@@ -238,12 +226,7 @@ impl Recorder {
     }
 
     /// `real` fills the buffer.
-    pub fn read(
-        &self,
-        handle: Handle,
-        buffer: &mut [u8],
-        mut real: impl FnMut(&mut [u8]) -> i32,
-    ) -> i32 {
+    pub fn read(&self, handle: Handle, buffer: &mut [u8], mut real: impl FnMut(&mut [u8]) -> i32) -> i32 {
         let mut tape = self.tape();
         match tape.arrive(Call::Read, handle.role).0 {
             Verdict::Fail(code) => code,
@@ -251,11 +234,7 @@ impl Recorder {
                 let code = real(buffer);
                 let half = buffer.len() / 2;
                 buffer[half..].fill(0);
-                if code == ffi::SQLITE_OK {
-                    ffi::SQLITE_IOERR_SHORT_READ
-                } else {
-                    code
-                }
+                if code == ffi::SQLITE_OK { ffi::SQLITE_IOERR_SHORT_READ } else { code }
             }
             Verdict::Strike(fault) => fault.code(Call::Read),
             Verdict::Go | Verdict::GoThenDie | Verdict::GoThenHalt => real(buffer),
@@ -263,13 +242,7 @@ impl Recorder {
     }
 
     /// `real` writes the bytes it is given at `offset`.
-    pub fn write(
-        &self,
-        handle: Handle,
-        offset: u64,
-        data: &[u8],
-        mut real: impl FnMut(&[u8]) -> i32,
-    ) -> i32 {
+    pub fn write(&self, handle: Handle, offset: u64, data: &[u8], mut real: impl FnMut(&[u8]) -> i32) -> i32 {
         let mut tape = self.tape();
         let (verdict, point) = tape.arrive(Call::Write, handle.role);
         let (part, then) = match verdict {
@@ -283,29 +256,19 @@ impl Recorder {
         let code = real(part);
         if code == ffi::SQLITE_OK {
             if handle.role == Role::Wal {
-                tape.wal = if offset == 0 {
-                    WalPhase::Header
-                } else {
-                    WalPhase::Frames
-                };
+                tape.wal = if offset == 0 { WalPhase::Header } else { WalPhase::Frames };
             }
             let inode = tape.handles[handle.index].inode;
-            tape.log.entries.push(Entry::Write {
-                inode,
-                offset,
-                data: part.into(),
-            });
+            tape.log.entries.push(Entry::Write { inode, offset, data: part.into() });
         }
-        tape.depart(&verdict, point, Call::Write)
-            .unwrap_or(then.unwrap_or(code))
+        tape.depart(&verdict, point, Call::Write).unwrap_or(then.unwrap_or(code))
     }
 
     pub fn truncate(&self, handle: Handle, len: u64, real: impl FnOnce() -> i32) -> i32 {
-        self.tape()
-            .change(Call::Truncate, handle.role, real, |tape| Entry::Truncate {
-                inode: tape.handles[handle.index].inode,
-                len,
-            })
+        self.tape().change(Call::Truncate, handle.role, real, |tape| Entry::Truncate {
+            inode: tape.handles[handle.index].inode,
+            len,
+        })
     }
 
     pub fn sync(&self, handle: Handle, flags: i32, real: impl FnOnce() -> i32) -> i32 {
@@ -322,12 +285,7 @@ impl Recorder {
     }
 
     /// `real` deletes the file, and syncs the directory if it is told so.
-    pub fn delete(
-        &self,
-        role: Role,
-        directory: DirectorySync,
-        mut real: impl FnMut(DirectorySync) -> i32,
-    ) -> i32 {
+    pub fn delete(&self, role: Role, directory: DirectorySync, mut real: impl FnMut(DirectorySync) -> i32) -> i32 {
         let mut tape = self.tape();
         let sync_fault = match directory {
             DirectorySync::NotSynced => None,
@@ -345,10 +303,7 @@ impl Recorder {
             Call::Delete,
             role,
             || real(directory),
-            |tape| Entry::Delete {
-                inode: tape.inode(role),
-                directory,
-            },
+            |tape| Entry::Delete { inode: tape.inode(role), directory },
         );
         match code {
             ffi::SQLITE_OK => sync_fault.unwrap_or(code),
@@ -379,13 +334,12 @@ impl Recorder {
     /// The shared memory as the writer leaves it; logged where it differs from the last.
     pub fn shared_memory(&self, bytes: Vec<u8>) {
         let mut tape = self.tape();
-        let last = tape.log.entries.iter().rev().find_map(|entry| {
-            if let Entry::SharedMemory { bytes } = entry {
-                Some(bytes)
-            } else {
-                None
-            }
-        });
+        let last = tape
+            .log
+            .entries
+            .iter()
+            .rev()
+            .find_map(|entry| if let Entry::SharedMemory { bytes } = entry { Some(bytes) } else { None });
         if last.is_none_or(|last| **last != bytes[..]) {
             let bytes = bytes.into();
             tape.mark(Entry::SharedMemory { bytes });
@@ -394,9 +348,7 @@ impl Recorder {
 
     /// A panic elsewhere must not make SQLite's next call panic in turn: the log is whole after every push.
     fn tape(&self) -> MutexGuard<'_, Tape> {
-        self.tape
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.tape.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -418,9 +370,7 @@ impl Tape {
         if self.struck.is_none() {
             self.struck = Some(point);
             if let Action::Fault(fault, _) = action {
-                self.mark(Entry::Fault {
-                    what: format!("{} at {point}", fault.name()),
-                });
+                self.mark(Entry::Fault { what: format!("{} at {point}", fault.name()) });
             }
         }
         let verdict = match action {
@@ -483,21 +433,16 @@ impl Tape {
     }
 
     fn inode(&self, role: Role) -> Inode {
-        Inode {
-            role,
-            birth: self.births[role],
-        }
+        Inode { role, birth: self.births[role] }
     }
 
     fn purpose_of_sync(&mut self, role: Role) -> SyncPurpose {
         match role {
             Role::Journal => SyncPurpose::Rollback,
-            Role::Database => {
-                match std::mem::replace(&mut self.checkpoint, CheckpointPhase::Idle) {
-                    CheckpointPhase::Started => SyncPurpose::Checkpoint,
-                    CheckpointPhase::Idle => SyncPurpose::Rollback,
-                }
-            }
+            Role::Database => match std::mem::replace(&mut self.checkpoint, CheckpointPhase::Idle) {
+                CheckpointPhase::Started => SyncPurpose::Checkpoint,
+                CheckpointPhase::Idle => SyncPurpose::Rollback,
+            },
             Role::Wal => match self.wal {
                 WalPhase::Header => SyncPurpose::WalHeader,
                 WalPhase::Frames => SyncPurpose::Commit,

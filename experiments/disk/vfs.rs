@@ -100,10 +100,7 @@ pub struct Recording {
 pub fn record(recorder: &Arc<Recorder>) -> Recording {
     let before = RECORDER.replace(Some(Arc::clone(recorder)));
     forget_randomness();
-    Recording {
-        before,
-        _thread: PhantomData,
-    }
+    Recording { before, _thread: PhantomData }
 }
 
 impl Drop for Recording {
@@ -119,9 +116,7 @@ fn forget_randomness() {
 }
 
 fn recorder() -> Option<Arc<Recorder>> {
-    RECORDER
-        .try_with(|recorder| recorder.borrow().clone())
-        .ok()?
+    RECORDER.try_with(|recorder| recorder.borrow().clone()).ok()?
 }
 
 #[repr(C)]
@@ -244,11 +239,7 @@ unsafe extern "C" fn x_open(
     });
     match opened {
         Ok(handle) => {
-            let state = Box::into_raw(Box::new(State {
-                recorder,
-                handle,
-                regions: RefCell::default(),
-            }));
+            let state = Box::into_raw(Box::new(State { recorder, handle, regions: RefCell::default() }));
             // SAFETY: as above, `file` has room for a `Recorded`.
             unsafe {
                 (*file.cast::<Recorded>()).state = state;
@@ -271,11 +262,7 @@ unsafe fn path<'name>(name: *const c_char) -> Option<&'name Path> {
     Some(Path::new(OsStr::from_bytes(name.to_bytes())))
 }
 
-unsafe extern "C" fn x_delete(
-    vfs: *mut ffi::sqlite3_vfs,
-    name: *const c_char,
-    sync_directory: c_int,
-) -> c_int {
+unsafe extern "C" fn x_delete(vfs: *mut ffi::sqlite3_vfs, name: *const c_char, sync_directory: c_int) -> c_int {
     // SAFETY: as in `x_open`.
     let unix = unsafe { (*vfs.cast::<Shim>()).unix };
     let delete_real = |sync_directory| {
@@ -308,31 +295,22 @@ unsafe extern "C" fn x_delete(
     })
 }
 
-unsafe extern "C" fn x_randomness(
-    vfs: *mut ffi::sqlite3_vfs,
-    len: c_int,
-    out: *mut c_char,
-) -> c_int {
+unsafe extern "C" fn x_randomness(vfs: *mut ffi::sqlite3_vfs, len: c_int, out: *mut c_char) -> c_int {
     if let Some(recorder) = contained(None, recorder) {
         // SAFETY: SQLite gives `len` writable bytes.
-        let bytes =
-            unsafe { std::slice::from_raw_parts_mut(out.cast::<u8>(), len.max(0) as usize) };
+        let bytes = unsafe { std::slice::from_raw_parts_mut(out.cast::<u8>(), len.max(0) as usize) };
         contained((), || recorder.fill_random(bytes));
         return len;
     }
     // SAFETY: as in `x_open`; the arguments are SQLite's own.
     unsafe {
         let unix = (*vfs.cast::<Shim>()).unix;
-        (*unix)
-            .xRandomness
-            .map_or(0, |randomness| randomness(unix, len, out))
+        (*unix).xRandomness.map_or(0, |randomness| randomness(unix, len, out))
     }
 }
 
 unsafe extern "C" fn x_sleep(vfs: *mut ffi::sqlite3_vfs, microseconds: c_int) -> c_int {
-    let skipped = contained(false, || {
-        recorder().is_some_and(|recorder| recorder.sleeps_are_skipped())
-    });
+    let skipped = contained(false, || recorder().is_some_and(|recorder| recorder.sleeps_are_skipped()));
     if skipped {
         return microseconds;
     }
@@ -364,9 +342,7 @@ unsafe extern "C" fn x_current_time_int64(vfs: *mut ffi::sqlite3_vfs, out: *mut 
     // SAFETY: as in `x_open`; `out` is SQLite's own.
     unsafe {
         let unix = (*vfs.cast::<Shim>()).unix;
-        (*unix)
-            .xCurrentTimeInt64
-            .map_or(ffi::SQLITE_ERROR, |time| time(unix, out))
+        (*unix).xCurrentTimeInt64.map_or(ffi::SQLITE_ERROR, |time| time(unix, out))
     }
 }
 
@@ -385,12 +361,8 @@ unsafe extern "C" fn x_read(
     offset: ffi::sqlite3_int64,
 ) -> c_int {
     // SAFETY: a recorded file, open, and `amount` bytes to fill.
-    let (state, buffer) = unsafe {
-        (
-            state(file),
-            std::slice::from_raw_parts_mut(buffer.cast::<u8>(), amount.max(0) as usize),
-        )
-    };
+    let (state, buffer) =
+        unsafe { (state(file), std::slice::from_raw_parts_mut(buffer.cast::<u8>(), amount.max(0) as usize)) };
     contained(ffi::SQLITE_IOERR_READ, || {
         state.recorder.read(state.handle, buffer, |buffer| {
             real!(file.xRead(buffer.as_mut_ptr().cast(), buffer.len() as c_int, offset)
@@ -406,19 +378,12 @@ unsafe extern "C" fn x_write(
     offset: ffi::sqlite3_int64,
 ) -> c_int {
     // SAFETY: a recorded file, open, and `amount` bytes to read.
-    let (state, data) = unsafe {
-        (
-            state(file),
-            std::slice::from_raw_parts(data.cast::<u8>(), amount.max(0) as usize),
-        )
-    };
+    let (state, data) = unsafe { (state(file), std::slice::from_raw_parts(data.cast::<u8>(), amount.max(0) as usize)) };
     contained(ffi::SQLITE_IOERR_WRITE, || {
-        state
-            .recorder
-            .write(state.handle, offset as u64, data, |part| {
-                real!(file.xWrite(part.as_ptr().cast(), part.len() as c_int, offset)
+        state.recorder.write(state.handle, offset as u64, data, |part| {
+            real!(file.xWrite(part.as_ptr().cast(), part.len() as c_int, offset)
                     else ffi::SQLITE_IOERR_WRITE)
-            })
+        })
     })
 }
 
@@ -426,11 +391,7 @@ unsafe extern "C" fn x_truncate(file: *mut ffi::sqlite3_file, len: ffi::sqlite3_
     // SAFETY: a recorded file, open.
     let state = unsafe { state(file) };
     contained(ffi::SQLITE_IOERR_TRUNCATE, || {
-        state.recorder.truncate(
-            state.handle,
-            len as u64,
-            || real!(file.xTruncate(len) else ffi::SQLITE_IOERR_TRUNCATE),
-        )
+        state.recorder.truncate(state.handle, len as u64, || real!(file.xTruncate(len) else ffi::SQLITE_IOERR_TRUNCATE))
     })
 }
 
@@ -438,18 +399,11 @@ unsafe extern "C" fn x_sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int
     // SAFETY: a recorded file, open.
     let state = unsafe { state(file) };
     contained(ffi::SQLITE_IOERR_FSYNC, || {
-        state.recorder.sync(
-            state.handle,
-            flags,
-            || real!(file.xSync(flags) else ffi::SQLITE_IOERR_FSYNC),
-        )
+        state.recorder.sync(state.handle, flags, || real!(file.xSync(flags) else ffi::SQLITE_IOERR_FSYNC))
     })
 }
 
-unsafe extern "C" fn x_file_size(
-    file: *mut ffi::sqlite3_file,
-    size: *mut ffi::sqlite3_int64,
-) -> c_int {
+unsafe extern "C" fn x_file_size(file: *mut ffi::sqlite3_file, size: *mut ffi::sqlite3_int64) -> c_int {
     // SAFETY: a recorded file, open.
     let state = unsafe { state(file) };
     contained(ffi::SQLITE_IOERR_FSTAT, || {
@@ -465,11 +419,7 @@ unsafe extern "C" fn x_lock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int
     // SAFETY: a recorded file, open.
     let state = unsafe { state(file) };
     contained(ffi::SQLITE_IOERR_LOCK, || {
-        state.recorder.pass(
-            Call::Lock,
-            state.handle.role(),
-            || real!(file.xLock(level) else ffi::SQLITE_IOERR_LOCK),
-        )
+        state.recorder.pass(Call::Lock, state.handle.role(), || real!(file.xLock(level) else ffi::SQLITE_IOERR_LOCK))
     })
 }
 
@@ -481,11 +431,7 @@ unsafe extern "C" fn x_check_reserved_lock(file: *mut ffi::sqlite3_file, out: *m
     real!(file.xCheckReservedLock(out) else ffi::SQLITE_IOERR_CHECKRESERVEDLOCK)
 }
 
-unsafe extern "C" fn x_file_control(
-    file: *mut ffi::sqlite3_file,
-    operation: c_int,
-    argument: *mut c_void,
-) -> c_int {
+unsafe extern "C" fn x_file_control(file: *mut ffi::sqlite3_file, operation: c_int, argument: *mut c_void) -> c_int {
     // SAFETY: a recorded file, open.
     let state = unsafe { state(file) };
     contained((), || match operation {
@@ -516,45 +462,34 @@ unsafe extern "C" fn x_shm_map(
     // SAFETY: SQLite gives a place for one pointer, and expects null there on an error.
     unsafe { *out = ptr::null_mut() };
     contained(ffi::SQLITE_IOERR_SHMMAP, || {
-        state
-            .recorder
-            .pass(Call::SharedMemoryMap, Role::Database, || {
-                let code = real!(file.xShmMap(region, size, extend, out)
+        state.recorder.pass(Call::SharedMemoryMap, Role::Database, || {
+            let code = real!(file.xShmMap(region, size, extend, out)
                     else ffi::SQLITE_IOERR_SHMMAP);
-                // SAFETY: the unix VFS has set it to null or to a mapping of `size` bytes.
-                let mapped = unsafe { *out }.cast_const().cast::<u8>();
-                let mut regions = state.regions.borrow_mut();
-                if !mapped.is_null() && regions.len() == region as usize {
-                    regions.push((mapped, size as usize));
-                }
-                code
-            })
+            // SAFETY: the unix VFS has set it to null or to a mapping of `size` bytes.
+            let mapped = unsafe { *out }.cast_const().cast::<u8>();
+            let mut regions = state.regions.borrow_mut();
+            if !mapped.is_null() && regions.len() == region as usize {
+                regions.push((mapped, size as usize));
+            }
+            code
+        })
     })
 }
 
-unsafe extern "C" fn x_shm_lock(
-    file: *mut ffi::sqlite3_file,
-    offset: c_int,
-    n: c_int,
-    flags: c_int,
-) -> c_int {
+unsafe extern "C" fn x_shm_lock(file: *mut ffi::sqlite3_file, offset: c_int, n: c_int, flags: c_int) -> c_int {
     // SAFETY: a recorded file, open.
     let state = unsafe { state(file) };
     let lock = || real!(file.xShmLock(offset, n, flags) else ffi::SQLITE_IOERR_SHMLOCK);
     if flags & ffi::SQLITE_SHM_LOCK != 0 {
         return contained(ffi::SQLITE_IOERR_SHMLOCK, || {
-            state
-                .recorder
-                .pass(Call::SharedMemoryLock, Role::Database, lock)
+            state.recorder.pass(Call::SharedMemoryLock, Role::Database, lock)
         });
     }
     // Slot 0 exclusive is the WAL's write lock: its holder alone changes the index, and is done with it now.
     if offset == 0 && flags & ffi::SQLITE_SHM_EXCLUSIVE != 0 {
         contained((), || {
             let regions = state.regions.borrow();
-            state
-                .recorder
-                .shared_memory(regions.iter().flat_map(copy_of_region).collect());
+            state.recorder.shared_memory(regions.iter().flat_map(copy_of_region).collect());
         });
     }
     lock()

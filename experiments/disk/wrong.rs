@@ -55,33 +55,19 @@ impl Log {
     pub fn on(&self, disk: WrongDisk) -> Log {
         let entries = self.entries.iter().filter_map(|entry| match entry {
             Entry::Sync { inode, purpose, .. } if disk.drops(inode.role, *purpose) => None,
-            Entry::Sync {
-                inode,
-                flags,
-                purpose,
-                ..
-            } if disk == WrongDisk::DirectorySyncDropped => Some(Entry::Sync {
+            Entry::Sync { inode, flags, purpose, .. } if disk == WrongDisk::DirectorySyncDropped => Some(Entry::Sync {
                 inode: *inode,
                 flags: *flags,
                 purpose: *purpose,
                 directory: DirectorySync::NotSynced,
             }),
             Entry::Delete { inode, .. }
-                if matches!(
-                    disk,
-                    WrongDisk::SyncsDoNothing | WrongDisk::DirectorySyncDropped
-                ) =>
+                if matches!(disk, WrongDisk::SyncsDoNothing | WrongDisk::DirectorySyncDropped) =>
             {
-                Some(Entry::Delete {
-                    inode: *inode,
-                    directory: DirectorySync::NotSynced,
-                })
+                Some(Entry::Delete { inode: *inode, directory: DirectorySync::NotSynced })
             }
             kept => Some(kept.clone()),
         });
-        Log {
-            initial: self.initial.clone(),
-            entries: entries.collect(),
-        }
+        Log { initial: self.initial.clone(), entries: entries.collect() }
     }
 }
