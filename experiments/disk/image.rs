@@ -68,7 +68,7 @@ pub struct Rule {
 
 impl Default for Rule {
     fn default() -> Self {
-        Rule { full_product: 1024, subsets_up_to: 8, random_subsets: 64, damages: 1024, storms: 64, seed: 73 }
+        Rule { full_product: 1024, subsets_up_to: 10, random_subsets: 128, damages: 2048, storms: 128, seed: 73 }
     }
 }
 
