@@ -14,10 +14,11 @@
 //!   created may be missing although it was synced itself, a file that was deleted may come back. Each name alone.
 //! - Shared memory is never synced: absent, as it was, or garbage.
 //!
-//! The model allows more than a disk does (two writes into one sector are torn apart freely), never less.
+//! This allows more than a disk does: two writes into one sector, or two names in one directory, part freely.
 //!
 //! Out of contract, here as in SQLite's own assumptions: losing what was synced, bit rot, writes to the wrong place,
-//! a sync that answered before it was done (that is a [wrong disk](super::wrong), and must be convicted).
+//! a sync that answered before it was done (that is a [wrong disk](super::wrong), and must be convicted). Not modelled:
+//! a sync that *failed* and took the dirty pages with it; after one, what was unsynced stays so until the next sync.
 //!
 //! # From cuts to windows
 //!
@@ -28,12 +29,13 @@
 //!
 //! # What is tried
 //!
-//! A window whose combinations of outcomes number at most [`Rule::full_product`] is enumerated whole. Else it is
-//! sampled, by rule and seed: subsets of whole writes (all of them up to [`Rule::subsets_up_to`] operations, beyond
+//! A window whose combinations of outcomes number at most [`Rule::full_product`] is enumerated whole; of patchworks,
+//! which have no end, two of each write are tried besides. Any other window is sampled, by rule and seed: subsets of whole writes (all of them up to [`Rule::subsets_up_to`] operations, beyond
 //! that each prefix, suffix, single one, all but one, and some at random), each single damage with all others whole
 //! and with all later ones lost, and "storms" where each operation meets a random outcome. [`Counts`] says how many
 //! combinations there were and how many were tried.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::fs;
@@ -84,7 +86,7 @@ pub struct Counts {
     /// Places between entries where the power can go: one more than there are entries.
     pub cuts: u64,
     pub windows: u64,
-    /// Windows enumerated whole; all others are sampled.
+    /// Windows where every combination of outcomes was tried (of patchworks, some); all others are sampled.
     pub exhaustive: u64,
     /// Combinations of outcomes over all windows (a patchwork not counted among the outcomes; at most 2^128 - 1).
     pub combinations: u128,
@@ -359,6 +361,12 @@ enum SharedMemory {
     Garbage,
 }
 
+/// What is tried of the sector subsets that have no name.
+const PATCHWORKS: [Outcome; 2] = [Outcome::Patchwork { seed: 1 }, Outcome::Patchwork { seed: 2 }];
+
+/// What becomes of the operations after a damaged one.
+const LATER: [Outcome; 2] = [Outcome::Whole, Outcome::Lost];
+
 const SHARED_MEMORY_SEED: u64 = u64::MAX;
 
 fn windows(log: &Log) -> Vec<Window> {
@@ -546,6 +554,7 @@ impl<'window> Tries<'window> {
         let mut recipes = Vec::new();
         if self.combinations <= self.rule.full_product {
             self.full_product(&mut recipes);
+            self.patchworks(&mut recipes);
         } else {
             self.subsets(random, &mut recipes);
             self.damages(random, &mut recipes);
@@ -596,28 +605,39 @@ impl<'window> Tries<'window> {
         }
     }
 
+    /// Of the outcomes that are named, all; of the patchworks, two.
     fn damages(&self, random: &mut u64, recipes: &mut Vec<Recipe>) {
         let mut damages = Vec::new();
         for (position, (_, outcomes)) in self.seen.iter().enumerate() {
-            let patchworks = [1, 2].map(|seed| Outcome::Patchwork { seed });
-            let torn = outcomes.iter().copied().chain(patchworks);
-            for outcome in torn.filter(|outcome| !matches!(outcome, Outcome::Lost | Outcome::Whole)) {
-                for later in [Outcome::Whole, Outcome::Lost] {
-                    damages.push((position, outcome, later));
-                }
-            }
+            let torn = outcomes.iter().filter(|outcome| !matches!(outcome, Outcome::Lost | Outcome::Whole));
+            damages.extend(torn.copied().chain(PATCHWORKS).map(|outcome| (position, outcome)));
         }
+        let mut damages: Vec<_> =
+            damages.into_iter().flat_map(|(position, outcome)| LATER.map(|later| (position, outcome, later))).collect();
         if damages.len() > self.rule.damages {
             shuffle(&mut damages, random);
             damages.truncate(self.rule.damages);
         }
-        for (damaged, outcome, later) in damages {
-            recipes.push(self.recipe(|position| match position.cmp(&damaged) {
-                std::cmp::Ordering::Less => Outcome::Whole,
-                std::cmp::Ordering::Equal => outcome,
-                std::cmp::Ordering::Greater => later,
-            }));
+        for (position, outcome, later) in damages {
+            recipes.push(self.damaged(position, outcome, later));
         }
+    }
+
+    fn patchworks(&self, recipes: &mut Vec<Recipe>) {
+        for position in 0..self.seen.len() {
+            for outcome in PATCHWORKS {
+                recipes.extend(LATER.map(|later| self.damaged(position, outcome, later)));
+            }
+        }
+    }
+
+    /// One operation damaged, all before it whole.
+    fn damaged(&self, damaged: usize, outcome: Outcome, later: Outcome) -> Recipe {
+        self.recipe(|position| match position.cmp(&damaged) {
+            Ordering::Less => Outcome::Whole,
+            Ordering::Equal => outcome,
+            Ordering::Greater => later,
+        })
     }
 
     fn storms(&self, random: &mut u64, recipes: &mut Vec<Recipe>) {

@@ -426,11 +426,11 @@ fn the_model_is_what_it_says() {
     states.sort();
     assert_eq!(
         states,
-        ["1100", "111", "1117", "117", "1170", "1177", "11gg"],
-        "lost, zeros, tail, head, head then zeros, whole, garbage"
+        ["1100", "111", "1117", "117", "1170", "1177", "117g", "11gg"],
+        "zeros, lost, tail, head, head then zeros, whole, a patchwork, garbage"
     );
     log.entries.push(Entry::Truncate { inode, len: 512 });
-    assert_eq!(files(&log).len(), 8, "the same and the truncated one");
+    assert_eq!(files(&log).len(), 9, "the same and the truncated one");
     log.entries.push(Entry::Sync {
         inode,
         flags: 2,
