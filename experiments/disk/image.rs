@@ -30,10 +30,11 @@
 //! # What is tried
 //!
 //! A window whose combinations of outcomes number at most [`Rule::full_product`] is enumerated whole; of patchworks,
-//! which have no end, two of each write are tried besides. Any other window is sampled, by rule and seed: subsets of whole writes (all of them up to [`Rule::subsets_up_to`] operations, beyond
-//! that each prefix, suffix, single one, all but one, and some at random), each single damage with all others whole
-//! and with all later ones lost, and "storms" where each operation meets a random outcome. [`Counts`] says how many
-//! combinations there were and how many were tried.
+//! which have no end, two of each write are tried besides. Any other window is sampled, by rule and seed: subsets of
+//! whole writes (all of them up to [`Rule::subsets_up_to`] operations, beyond that each prefix, suffix, single one,
+//! all but one, and some at random), each single damage with all others whole and with all later ones lost, and
+//! "storms" where each operation meets a random outcome. [`Counts`] says how many combinations there were and how
+//! many were tried.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
