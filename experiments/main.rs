@@ -22,6 +22,8 @@ mod folder;
 mod signal;
 mod progress;
 mod audit;
+#[allow(dead_code, reason = "the power and fault sweeps come next")]
+mod disk;
 mod checkout;
 #[allow(dead_code, reason = "the sweeps will use the rest")]
 mod baseline;
