@@ -20,6 +20,8 @@ mod folder;
 mod signal;
 mod progress;
 mod audit;
+#[cfg_attr(not(test), expect(dead_code, reason = "the sweeps that call it come later"))]
+mod model;
 mod checkout;
 mod baseline;
 
