@@ -22,6 +22,8 @@ mod progress;
 mod audit;
 #[cfg_attr(not(test), expect(dead_code, reason = "the sweeps that call it come later"))]
 mod model;
+#[cfg_attr(not(test), expect(dead_code, reason = "the sweeps that call it come later"))]
+mod history;
 mod checkout;
 mod baseline;
 
