@@ -52,10 +52,7 @@ pub enum Outcome {
     /// Came back with this. Returned: nanoseconds on the same clock, taken after the verb came back. Errors that change
     /// nothing and that the model doesn't know (busy) are no operations: leave them out. Errors that may hide a commit
     /// (I/O) are `Unknown`.
-    Known {
-        returned: u64,
-        result: Result<Answer, Error>,
-    },
+    Known { returned: u64, result: Result<Answer, Error> },
     /// Never came back: takes effect at some time after its invocation, or never.
     Unknown,
     /// Came back, but its answer is held against nobody. Only shrinking makes these.
@@ -118,11 +115,7 @@ pub fn shrink(history: &History, budget: usize, attempts: usize) -> History {
 
 /// Prefixes of a sound history are sound, so the shortest failing one is found by bisection.
 fn cut(smallest: &mut History, still_fails: &mut impl FnMut(&History) -> bool) {
-    let mut instants: Vec<u64> = smallest
-        .operations
-        .iter()
-        .flat_map(Operation::returned)
-        .collect();
+    let mut instants: Vec<u64> = smallest.operations.iter().flat_map(Operation::returned).collect();
     instants.sort_unstable();
     let whole = smallest.clone();
     let (mut passes, mut fails) = (0, instants.len());
@@ -139,25 +132,13 @@ fn cut(smallest: &mut History, still_fails: &mut impl FnMut(&History) -> bool) {
 }
 
 fn until(whole: &History, instant: u64) -> History {
-    let invoked = whole
-        .operations
-        .iter()
-        .filter(|operation| operation.invoked <= instant);
-    let operations = invoked
-        .cloned()
-        .map(|operation| match operation.returned() {
-            Some(returned) if returned > instant => Operation {
-                outcome: Outcome::Unknown,
-                ..operation
-            },
-            Some(_) | None => operation,
-        });
+    let invoked = whole.operations.iter().filter(|operation| operation.invoked <= instant);
+    let operations = invoked.cloned().map(|operation| match operation.returned() {
+        Some(returned) if returned > instant => Operation { outcome: Outcome::Unknown, ..operation },
+        Some(_) | None => operation,
+    });
     let last_read = whole.last_read.clone().seen_earlier();
-    History {
-        operations: operations.collect(),
-        last_read,
-        ..whole.clone()
-    }
+    History { operations: operations.collect(), last_read, ..whole.clone() }
 }
 
 /// Weakens ever smaller runs of operations, from halves down to single ones, and keeps what still fails.
@@ -172,16 +153,9 @@ fn weaken(
         while end > 0 {
             let start = end.saturating_sub(length);
             let mut operations = smallest.operations[..start].to_vec();
-            operations.extend(
-                smallest.operations[start..end]
-                    .iter()
-                    .filter_map(what_is_left),
-            );
+            operations.extend(smallest.operations[start..end].iter().filter_map(what_is_left));
             operations.extend_from_slice(&smallest.operations[end..]);
-            let candidate = History {
-                operations,
-                ..smallest.clone()
-            };
+            let candidate = History { operations, ..smallest.clone() };
             if candidate != *smallest && still_fails(&candidate) {
                 *smallest = candidate;
             }
@@ -197,15 +171,10 @@ fn dropped(operation: &Operation) -> Option<Operation> {
 
 fn forgotten(operation: &Operation) -> Option<Operation> {
     let outcome = match operation.outcome {
-        Outcome::Known { returned, .. } | Outcome::Forgotten { returned } => {
-            Outcome::Forgotten { returned }
-        }
+        Outcome::Known { returned, .. } | Outcome::Forgotten { returned } => Outcome::Forgotten { returned },
         Outcome::Unknown => Outcome::Unknown,
     };
-    Some(Operation {
-        outcome,
-        ..operation.clone()
-    })
+    Some(Operation { outcome, ..operation.clone() })
 }
 
 impl LastRead {
@@ -249,11 +218,9 @@ impl Operation {
         };
         let Ok(answer) = result else { return true };
         match answer {
-            Answer::Replay
-            | Answer::Conflict
-            | Answer::Oversize
-            | Answer::Full(_)
-            | Answer::NotCancelled => true,
+            Answer::Replay | Answer::Conflict | Answer::Oversize { .. } | Answer::Full(_) | Answer::NotCancelled => {
+                true
+            }
             // The verbs with a tick store it.
             Answer::Stale => matches!(self.verb, Verb::Redrive { .. }),
             Answer::Accepted
@@ -296,9 +263,8 @@ impl<'history> Search<'history> {
     fn new(history: &'history History) -> Search<'history> {
         let operations = &history.operations;
         let by_invocation = |came_back: bool| {
-            let mut chosen: Vec<usize> = (0..operations.len())
-                .filter(|&index| operations[index].returned().is_some() == came_back)
-                .collect();
+            let mut chosen: Vec<usize> =
+                (0..operations.len()).filter(|&index| operations[index].returned().is_some() == came_back).collect();
             chosen.sort_by_key(|&index| operations[index].invoked);
             chosen
         };
@@ -323,10 +289,7 @@ impl<'history> Search<'history> {
                 let taken = path.last().map_or(0, |_| self.order.len() - 1);
                 self.take_what_changes_nothing(&state);
                 if self.explains_all(&state) {
-                    return Verdict::Linearizable {
-                        order: self.order,
-                        visited: visited.len(),
-                    };
+                    return Verdict::Linearizable { order: self.order, visited: visited.len() };
                 }
                 let untried = if visited.insert(self.fingerprints.of(&self.taken, &state)) {
                     if visited.len() > budget {
@@ -337,11 +300,7 @@ impl<'history> Search<'history> {
                     Vec::new()
                 };
                 self.remember_if_deepest(&state, &untried);
-                path.push(Frame {
-                    state,
-                    taken,
-                    untried,
-                });
+                path.push(Frame { state, taken, untried });
             }
             let Some(frame) = path.last_mut() else {
                 let stuck = self.deepest.unwrap_or_else(|| Stuck {
@@ -349,17 +308,12 @@ impl<'history> Search<'history> {
                     state: self.history.initial.clone(),
                     next: Vec::new(),
                 });
-                return Verdict::NotLinearizable {
-                    stuck,
-                    visited: visited.len(),
-                };
+                return Verdict::NotLinearizable { stuck, visited: visited.len() };
             };
             match frame.untried.pop() {
                 Some(index) => {
                     let next = self.fitting(index, &frame.state);
-                    if let Some(after) =
-                        next.filter(|after| self.history.last_read.may_follow(after))
-                    {
+                    if let Some(after) = next.filter(|after| self.history.last_read.may_follow(after)) {
                         self.take(index);
                         entering = Some(after);
                     }
@@ -379,18 +333,10 @@ impl<'history> Search<'history> {
         let operation = &self.history.operations[index];
         let heard = model::step(&self.history.limits, state, &operation.verb);
         match (&operation.outcome, heard) {
-            (
-                Outcome::Known {
-                    result: Ok(answer), ..
-                },
-                Ok((after, expected)),
-            ) => (*answer == expected).then_some(after),
-            (
-                Outcome::Known {
-                    result: Err(error), ..
-                },
-                Err(expected),
-            ) => (*error == expected).then(|| state.clone()),
+            (Outcome::Known { result: Ok(answer), .. }, Ok((after, expected))) => {
+                (*answer == expected).then_some(after)
+            }
+            (Outcome::Known { result: Err(error), .. }, Err(expected)) => (*error == expected).then(|| state.clone()),
             (Outcome::Known { .. }, Ok(_) | Err(_)) => None,
             (Outcome::Forgotten { .. }, Ok((after, _))) => Some(after),
             (Outcome::Forgotten { .. }, Err(_)) => Some(state.clone()),
@@ -409,12 +355,7 @@ impl<'history> Search<'history> {
             // Not the forgotten: one that changes nothing here may have to change something later.
             let harmless: Vec<usize> = next
                 .into_iter()
-                .filter(|&index| {
-                    matches!(
-                        self.history.operations[index].outcome,
-                        Outcome::Known { .. }
-                    )
-                })
+                .filter(|&index| matches!(self.history.operations[index].outcome, Outcome::Known { .. }))
                 .filter(|&index| self.fitting(index, state).as_ref() == Some(state))
                 .collect();
             if harmless.is_empty() {
@@ -470,11 +411,7 @@ impl<'history> Search<'history> {
     fn take(&mut self, index: usize) {
         self.taken[index] = true;
         self.order.push(index);
-        while self
-            .due
-            .get(self.first_due)
-            .is_some_and(|&index| self.taken[index])
-        {
+        while self.due.get(self.first_due).is_some_and(|&index| self.taken[index]) {
             self.first_due += 1;
         }
     }
@@ -483,33 +420,19 @@ impl<'history> Search<'history> {
         for index in self.order.drain(taken..) {
             self.taken[index] = false;
         }
-        self.first_due = self
-            .due
-            .iter()
-            .position(|&index| !self.taken[index])
-            .unwrap_or(self.due.len());
+        self.first_due = self.due.iter().position(|&index| !self.taken[index]).unwrap_or(self.due.len());
     }
 
     fn remember_if_deepest(&mut self, state: &State, untried: &[usize]) {
         let explained = |order: &[usize]| {
-            order
-                .iter()
-                .filter(|&&index| self.history.operations[index].returned().is_some())
-                .count()
+            order.iter().filter(|&&index| self.history.operations[index].returned().is_some()).count()
         };
-        if self
-            .deepest
-            .as_ref()
-            .is_some_and(|deepest| explained(&deepest.order) >= explained(&self.order))
-        {
+        if self.deepest.as_ref().is_some_and(|deepest| explained(&deepest.order) >= explained(&self.order)) {
             return;
         }
         let answer = |&index: &usize| {
             let verb = &self.history.operations[index].verb;
-            (
-                index,
-                model::step(&self.history.limits, state, verb).map(|(_, answer)| answer),
-            )
+            (index, model::step(&self.history.limits, state, verb).map(|(_, answer)| answer))
         };
         self.deepest = Some(Stuck {
             order: self.order.clone(),
@@ -537,16 +460,12 @@ impl Display for Timeline<'_> {
         for (number, &index) in (1..).zip(&by_invocation) {
             number_of[index] = number;
         }
-        let answer_matters =
-            |index: &usize| !matches!(operations[*index].outcome, Outcome::Forgotten { .. });
+        let answer_matters = |index: &usize| !matches!(operations[*index].outcome, Outcome::Forgotten { .. });
         let shown: Vec<usize> = by_invocation.into_iter().filter(answer_matters).collect();
         self.lanes(out, &shown, &number_of)?;
         if shown.len() < operations.len() {
             let hidden = operations.len() - shown.len();
-            writeln!(
-                out,
-                "not shown: {hidden} operations; whatever they answered, these can't be explained"
-            )?;
+            writeln!(out, "not shown: {hidden} operations; whatever they answered, these can't be explained")?;
         }
         let origin = shown.first().map_or(0, |&index| operations[index].invoked);
         for &index in &shown {
@@ -571,20 +490,13 @@ impl Display for Timeline<'_> {
         }
         match self.verdict {
             Verdict::Linearizable { order, visited } => {
-                writeln!(
-                    out,
-                    "linearizable, in the order {}; {visited} visited",
-                    numbers(order, &number_of)
-                )
+                writeln!(out, "linearizable, in the order {}; {visited} visited", numbers(order, &number_of))
             }
             Verdict::Unknown { visited } => {
                 writeln!(out, "unknown: the budget of {visited} ran out; raise it")
             }
             Verdict::NotLinearizable { stuck, visited } => {
-                writeln!(
-                    out,
-                    "not linearizable; {visited} visited; the longest explanation:"
-                )?;
+                writeln!(out, "not linearizable; {visited} visited; the longest explanation:")?;
                 writeln!(out, "  {}", numbers(&stuck.order, &number_of))?;
                 writeln!(out, "  leads to {}", Seen(&stuck.state))?;
                 if stuck.next.is_empty() {
@@ -592,11 +504,7 @@ impl Display for Timeline<'_> {
                 }
                 for (index, expected) in &stuck.next {
                     let expected = Heard(expected);
-                    writeln!(
-                        out,
-                        "  where {} could come next and would hear {expected}",
-                        number_of[*index]
-                    )?;
+                    writeln!(out, "  where {} could come next and would hear {expected}", number_of[*index])?;
                 }
                 Ok(())
             }
@@ -606,17 +514,9 @@ impl Display for Timeline<'_> {
 
 impl Timeline<'_> {
     /// Time runs by rank, not to scale: each invocation and each return gets a place of its own.
-    fn lanes(
-        &self,
-        out: &mut fmt::Formatter<'_>,
-        shown: &[usize],
-        number_of: &[usize],
-    ) -> fmt::Result {
+    fn lanes(&self, out: &mut fmt::Formatter<'_>, shown: &[usize], number_of: &[usize]) -> fmt::Result {
         let operations = &self.history.operations;
-        let mut instants: Vec<u64> = shown
-            .iter()
-            .map(|&index| operations[index].invoked)
-            .collect();
+        let mut instants: Vec<u64> = shown.iter().map(|&index| operations[index].invoked).collect();
         instants.extend(shown.iter().flat_map(|&index| operations[index].returned()));
         instants.sort_unstable();
         instants.dedup();
@@ -626,9 +526,7 @@ impl Timeline<'_> {
         let mut lanes: BTreeMap<u32, Vec<char>> = BTreeMap::new();
         for &index in shown {
             let operation = &operations[index];
-            let lane = lanes
-                .entry(operation.process)
-                .or_insert_with(|| vec![' '; width]);
+            let lane = lanes.entry(operation.process).or_insert_with(|| vec![' '; width]);
             let start = column(operation.invoked);
             let (end, last) = match operation.returned() {
                 Some(returned) => (column(returned), '┤'),
@@ -637,10 +535,7 @@ impl Timeline<'_> {
             lane[start..end].fill('─');
             lane[start] = '├';
             lane[end] = last;
-            for (cell, digit) in lane[start + 1..end]
-                .iter_mut()
-                .zip(number_of[index].to_string().chars())
-            {
+            for (cell, digit) in lane[start + 1..end].iter_mut().zip(number_of[index].to_string().chars()) {
                 *cell = digit;
             }
         }
@@ -658,10 +553,7 @@ impl Timeline<'_> {
 /// The end of a long order is what matters.
 fn numbers(order: &[usize], number_of: &[usize]) -> String {
     let from = order.len().saturating_sub(24);
-    let mut numbers: Vec<String> = order[from..]
-        .iter()
-        .map(|&index| number_of[index].to_string())
-        .collect();
+    let mut numbers: Vec<String> = order[from..].iter().map(|&index| number_of[index].to_string()).collect();
     if from > 0 {
         numbers.insert(0, "…".to_owned());
     }
@@ -675,11 +567,7 @@ impl Display for Said<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Verb::Admit(request) => {
-                let Request {
-                    id,
-                    tenant,
-                    payload,
-                } = request.as_ref();
+                let Request { id, tenant, payload } = request.as_ref();
                 write!(out, "admit {id:?} of {tenant:?}, {} bytes", payload.len())
             }
             Verb::Claim { tick } => write!(out, "claim at {tick}"),
@@ -697,11 +585,7 @@ struct Held<'token>(&'token Token);
 
 impl Display for Held<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            out,
-            "{:?} generation {}",
-            self.0.request_id, self.0.generation
-        )
+        write!(out, "{:?} generation {}", self.0.request_id, self.0.generation)
     }
 }
 
@@ -732,13 +616,7 @@ impl Display for Heard<'_> {
         match answer {
             Answer::Claimed { token, .. } => write!(out, " {}", Held(token)),
             Answer::Full(full) => {
-                let Full {
-                    budget,
-                    used,
-                    needed,
-                    limit,
-                    ..
-                } = full;
+                let Full { budget, used, needed, limit, .. } = full;
                 write!(out, ": {budget:?} {used} + {needed} > {limit}")
             }
             Answer::Status(Some(status)) => {
@@ -749,7 +627,7 @@ impl Display for Heard<'_> {
             Answer::Accepted
             | Answer::Replay
             | Answer::Conflict
-            | Answer::Oversize
+            | Answer::Oversize { .. }
             | Answer::Nothing
             | Answer::Done
             | Answer::Quarantined
@@ -767,13 +645,7 @@ impl Display for Seen<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "tick {}", self.0.tick)?;
         for task in &self.0.tasks {
-            write!(
-                out,
-                "; {:?} {} generation {}",
-                task.request.id,
-                task.phase.name(),
-                task.generation
-            )?;
+            write!(out, "; {:?} {} generation {}", task.request.id, task.phase.name(), task.generation)?;
             if let Phase::Inflight { lease } = task.phase {
                 write!(out, " lease {lease}")?;
             }
@@ -792,19 +664,16 @@ struct Fingerprints {
 impl Fingerprints {
     fn new(history: &History) -> Fingerprints {
         let tasks = history.initial.tasks.iter().map(|task| &task.request);
-        let admitted = history
-            .operations
-            .iter()
-            .filter_map(|operation| match &operation.verb {
-                Verb::Admit(request) => Some(request),
-                Verb::Claim { .. }
-                | Verb::Resolve { .. }
-                | Verb::Quarantine { .. }
-                | Verb::Redrive { .. }
-                | Verb::CancelUnstarted { .. }
-                | Verb::Status { .. }
-                | Verb::Snapshot => None,
-            });
+        let admitted = history.operations.iter().filter_map(|operation| match &operation.verb {
+            Verb::Admit(request) => Some(request),
+            Verb::Claim { .. }
+            | Verb::Resolve { .. }
+            | Verb::Quarantine { .. }
+            | Verb::Redrive { .. }
+            | Verb::CancelUnstarted { .. }
+            | Verb::Status { .. }
+            | Verb::Snapshot => None,
+        });
         let mut numbers: HashMap<&Request, u64> = HashMap::new();
         let mut requests = HashMap::new();
         for request in tasks.chain(admitted) {
@@ -812,23 +681,14 @@ impl Fingerprints {
             let number = *numbers.entry(request.as_ref()).or_insert(next);
             requests.insert(Arc::as_ptr(request), number);
         }
-        Fingerprints {
-            keys: [RandomState::new(), RandomState::new()],
-            requests,
-        }
+        Fingerprints { keys: [RandomState::new(), RandomState::new()], requests }
     }
 
     fn of(&self, taken: &[bool], state: &State) -> [u64; 2] {
         let tasks: Vec<_> = state
             .tasks
             .iter()
-            .map(|task| {
-                (
-                    self.requests.get(&Arc::as_ptr(&task.request)),
-                    task.phase,
-                    task.generation,
-                )
-            })
+            .map(|task| (self.requests.get(&Arc::as_ptr(&task.request)), task.phase, task.generation))
             .collect();
         let configuration = (taken, state.tick, tasks);
         self.keys.each_ref().map(|key| key.hash_one(&configuration))
@@ -853,28 +713,14 @@ mod tests {
         }
     }
 
-    const ROOMY: Limits = Limits {
-        global: Usage {
-            count: 40,
-            bytes: 4000,
-        },
-        tenant: Usage {
-            count: 15,
-            bytes: 2000,
-        },
-        ..FIXTURE
-    };
+    const ROOMY: Limits =
+        Limits { global: Usage { count: 40, bytes: 4000 }, tenant: Usage { count: 15, bytes: 2000 }, ..FIXTURE };
 
     /// What a simulated process is at.
     enum At {
         Idle,
-        Called {
-            index: usize,
-        },
-        Decided {
-            index: usize,
-            result: Result<Answer, Error>,
-        },
+        Called { index: usize },
+        Decided { index: usize, result: Result<Answer, Error> },
         Dead,
     }
 
@@ -882,19 +728,13 @@ mod tests {
     /// One process in four dies in the middle of an operation, before or after that instant.
     fn simulated(seed: u64, limits: Limits, processes: usize, operations: usize) -> History {
         let mut dice = Dice(seed);
-        let mut history = History {
-            limits,
-            initial: State::default(),
-            operations: Vec::new(),
-            last_read: LastRead::Nobody,
-        };
+        let mut history =
+            History { limits, initial: State::default(), operations: Vec::new(), last_read: LastRead::Nobody };
         let mut state = State::default();
         let mut tokens: Vec<Token> = Vec::new();
         let mut at: Vec<At> = (0..processes).map(|_| At::Idle).collect();
         let mut now = 0;
-        while at.iter().any(|at| !matches!(at, At::Idle | At::Dead))
-            || history.operations.len() < operations
-        {
+        while at.iter().any(|at| !matches!(at, At::Idle | At::Dead)) || history.operations.len() < operations {
             now += 1000;
             if at.iter().all(|at| matches!(at, At::Dead)) {
                 break;
@@ -905,16 +745,10 @@ mod tests {
                 At::Called { .. } | At::Decided { .. } if dies => At::Dead,
                 At::Idle if history.operations.len() < operations => {
                     let verb = any_verb(&mut dice, &tokens, state.tick);
-                    let operation = Operation {
-                        process: process as u32,
-                        verb,
-                        invoked: now,
-                        outcome: Outcome::Unknown,
-                    };
+                    let operation =
+                        Operation { process: process as u32, verb, invoked: now, outcome: Outcome::Unknown };
                     history.operations.push(operation);
-                    At::Called {
-                        index: history.operations.len() - 1,
-                    }
+                    At::Called { index: history.operations.len() - 1 }
                 }
                 At::Called { index } => {
                     let result = model::step(&limits, &state, &history.operations[index].verb);
@@ -928,10 +762,7 @@ mod tests {
                     At::Decided { index, result }
                 }
                 At::Decided { index, result } => {
-                    history.operations[index].outcome = Outcome::Known {
-                        returned: now,
-                        result,
-                    };
+                    history.operations[index].outcome = Outcome::Known { returned: now, result };
                     At::Idle
                 }
                 idle_or_dead @ (At::Idle | At::Dead) => idle_or_dead,
@@ -941,25 +772,18 @@ mod tests {
         history
     }
 
-    fn any_verb(dice: &mut Dice, tokens: &[Token], tick: u64) -> Verb {
+    fn any_verb(dice: &mut Dice, tokens: &[Token], tick: i64) -> Verb {
         let id = format!("task-{}", dice.below(60));
         let recent = tokens.len().saturating_sub(6);
         let token = match tokens.len() {
-            0 => Token {
-                request_id: id.clone(),
-                generation: 1,
-            },
+            0 => Token { request_id: id.clone(), generation: 1 },
             _ => tokens[recent + dice.below(tokens.len() - recent)].clone(),
         };
         // Mostly the present, sometimes late, sometimes ahead.
-        let tick = (tick + [0, 0, 0, 0, 1, 1, 2][dice.below(7)])
-            .saturating_sub([0, 0, 0, 0, 1][dice.below(5)]);
+        let tick = tick + [0, 0, 0, 0, 1, 1, 2][dice.below(7)] - [0, 0, 0, 0, 1][dice.below(5)];
+        let tick = tick.max(0);
         match dice.below(20) {
-            0..6 => Verb::Admit(Request::new(
-                &id,
-                ["a", "b", "c"][id.len() % 3],
-                &"é".repeat(dice.below(3)),
-            )),
+            0..6 => Verb::Admit(Request::new(&id, ["a", "b", "c"][id.len() % 3], &"é".repeat(dice.below(3)))),
             6..11 => Verb::Claim { tick },
             11..14 => Verb::Resolve { token, tick },
             14..16 => Verb::Quarantine { token, tick },
@@ -973,12 +797,7 @@ mod tests {
     const BUDGET: usize = 200_000;
 
     fn histories() -> impl Iterator<Item = (u64, History)> {
-        (0..60).map(|seed| {
-            (
-                seed,
-                simulated(seed, if seed % 2 == 0 { FIXTURE } else { ROOMY }, 12, 240),
-            )
-        })
+        (0..60).map(|seed| (seed, simulated(seed, if seed % 2 == 0 { FIXTURE } else { ROOMY }, 12, 240)))
     }
 
     fn found(history: &History) -> &State {
@@ -992,14 +811,7 @@ mod tests {
     fn expect_rejected(seed: u64, history: &History) {
         let verdict = check(history, BUDGET);
         let rejected = matches!(verdict, Verdict::NotLinearizable { .. });
-        assert!(
-            rejected,
-            "seed {seed}\n{}",
-            Timeline {
-                history,
-                verdict: &verdict
-            }
-        );
+        assert!(rejected, "seed {seed}\n{}", Timeline { history, verdict: &verdict });
     }
 
     /// Says it without the search: one after another, in real time's order, everything that came back, the state found.
@@ -1011,11 +823,7 @@ mod tests {
         for &index in order {
             let operation = &history.operations[index];
             assert!(taken.insert(index));
-            assert!(
-                operation
-                    .returned()
-                    .is_none_or(|returned| latest_invocation <= returned)
-            );
+            assert!(operation.returned().is_none_or(|returned| latest_invocation <= returned));
             latest_invocation = latest_invocation.max(operation.invoked);
             let heard = model::step(&history.limits, &state, &operation.verb);
             if let Outcome::Known { result, .. } = &operation.outcome {
@@ -1026,11 +834,7 @@ mod tests {
             }
         }
         let came_back = |&index: &usize| history.operations[index].returned().is_some();
-        assert!(
-            (0..history.operations.len())
-                .filter(came_back)
-                .all(|index| taken.contains(&index))
-        );
+        assert!((0..history.operations.len()).filter(came_back).all(|index| taken.contains(&index)));
         assert!(history.last_read.is_met_by(&state));
     }
 
@@ -1038,24 +842,14 @@ mod tests {
     fn what_the_model_itself_answered_is_linearizable() {
         let (mut most, mut unknown_outcomes) = (0, 0);
         for (seed, history) in histories() {
-            unknown_outcomes += history
-                .operations
-                .iter()
-                .filter(|one| one.returned().is_none())
-                .count();
+            unknown_outcomes += history.operations.iter().filter(|one| one.returned().is_none()).count();
             match check(&history, BUDGET) {
                 Verdict::Linearizable { order, visited } => {
                     expect_explains(&history, &order);
                     most = most.max(visited);
                 }
                 verdict @ (Verdict::NotLinearizable { .. } | Verdict::Unknown { .. }) => {
-                    panic!(
-                        "seed {seed}\n{}",
-                        Timeline {
-                            history: &history,
-                            verdict: &verdict
-                        }
-                    )
+                    panic!("seed {seed}\n{}", Timeline { history: &history, verdict: &verdict })
                 }
             }
         }
@@ -1065,23 +859,14 @@ mod tests {
 
     /// One answer flipped so that no order can explain it, by an argument that needs no search. `None`: not for this one.
     fn flipped(history: &History, index: usize) -> Option<(&'static str, Answer)> {
-        let Operation {
-            verb,
-            outcome: Outcome::Known {
-                result: Ok(answer), ..
-            },
-            ..
-        } = &history.operations[index]
+        let Operation { verb, outcome: Outcome::Known { result: Ok(answer), .. }, .. } = &history.operations[index]
         else {
             return None;
         };
         // Nobody else did or may have done the same.
         let alone = |same: &dyn Fn(&Verb) -> bool| {
-            let others = history
-                .operations
-                .iter()
-                .enumerate()
-                .filter(|(other, one)| *other != index && same(&one.verb));
+            let others =
+                history.operations.iter().enumerate().filter(|(other, one)| *other != index && same(&one.verb));
             others.into_iter().all(|(_, one)| match &one.outcome {
                 Outcome::Known { result, .. } => result.as_ref() != Ok(answer),
                 Outcome::Unknown | Outcome::Forgotten { .. } => false,
@@ -1089,91 +874,47 @@ mod tests {
         };
         let ended = |id: &str, phase: Phase| {
             let tasks = &found(history).tasks;
-            tasks
-                .iter()
-                .any(|task| task.request.id == id && task.phase == phase)
+            tasks.iter().any(|task| task.request.id == id && task.phase == phase)
         };
         match (verb, answer) {
-            (Verb::Admit(request), Answer::Accepted) if index.is_multiple_of(2) => {
-                alone(&|other| match other {
-                    Verb::Admit(other) => other.id == request.id,
-                    _ => false,
-                })
-                .then_some(("accepted by nobody", Answer::Replay))
-            }
+            (Verb::Admit(request), Answer::Accepted) if index.is_multiple_of(2) => alone(&|other| match other {
+                Verb::Admit(other) => other.id == request.id,
+                _ => false,
+            })
+            .then_some(("accepted by nobody", Answer::Replay)),
             (Verb::Admit(_), Answer::Accepted) => {
-                Some(("oversize though it is not", Answer::Oversize))
+                Some(("oversize though it is not", Answer::Oversize { payload_bytes: 97, limit: 96 }))
             }
             (Verb::Admit(_), Answer::Replay) => Some(("accepted twice", Answer::Accepted)),
-            (Verb::Admit(_), Answer::Full(full)) => Some((
-                "never as full",
-                Answer::Full(Full {
-                    used: full.used + 1000,
-                    ..*full
-                }),
-            )),
+            (Verb::Admit(_), Answer::Full(full)) => {
+                Some(("never as full", Answer::Full(Full { used: full.used + 1000, ..*full })))
+            }
             (Verb::Claim { .. }, Answer::Nothing) => {
-                let claimed = history
-                    .operations
-                    .iter()
-                    .find_map(|one| match &one.outcome {
-                        Outcome::Known {
-                            result: Ok(claimed @ Answer::Claimed { .. }),
-                            ..
-                        } => Some(claimed.clone()),
-                        Outcome::Known { .. } | Outcome::Unknown | Outcome::Forgotten { .. } => {
-                            None
-                        }
-                    });
+                let claimed = history.operations.iter().find_map(|one| match &one.outcome {
+                    Outcome::Known { result: Ok(claimed @ Answer::Claimed { .. }), .. } => Some(claimed.clone()),
+                    Outcome::Known { .. } | Outcome::Unknown | Outcome::Forgotten { .. } => None,
+                });
                 claimed.map(|claimed| ("one generation claimed twice", claimed))
             }
-            (
-                Verb::Claim { .. },
-                Answer::Claimed {
-                    token,
-                    tenant,
-                    payload,
-                },
-            ) => {
-                let token = Token {
-                    generation: token.generation + 1000,
-                    ..token.clone()
-                };
+            (Verb::Claim { .. }, Answer::Claimed { token, tenant, payload, lease }) => {
+                let token = Token { generation: token.generation + 1000, ..token.clone() };
                 let (tenant, payload) = (tenant.clone(), payload.clone());
-                Some((
-                    "a generation that never was",
-                    Answer::Claimed {
-                        token,
-                        tenant,
-                        payload,
-                    },
-                ))
+                Some(("a generation that never was", Answer::Claimed { token, tenant, payload, lease: *lease }))
             }
-            (Verb::Resolve { token, .. }, Answer::Done)
-                if ended(&token.request_id, Phase::Done) =>
-            {
+            (Verb::Resolve { token, .. }, Answer::Done) if ended(&token.request_id, Phase::Done) => {
                 let same = alone(&|other| match other {
                     Verb::Resolve { token: other, .. } => other.request_id == token.request_id,
                     _ => false,
                 });
                 same.then_some(("done by nobody", Answer::Stale))
             }
-            (Verb::Resolve { token, .. }, Answer::Stale)
-                if ended(&token.request_id, Phase::Done) =>
-            {
-                let once = history
-                    .operations
-                    .iter()
-                    .any(|one| match (&one.verb, &one.outcome) {
-                        (
-                            Verb::Resolve { token: other, .. },
-                            Outcome::Known {
-                                result: Ok(Answer::Done),
-                                ..
-                            },
-                        ) => other.request_id == token.request_id,
-                        _ => false,
-                    });
+            (Verb::Resolve { token, .. }, Answer::Stale) if ended(&token.request_id, Phase::Done) => {
+                let once = history.operations.iter().any(|one| match (&one.verb, &one.outcome) {
+                    (Verb::Resolve { token: other, .. }, Outcome::Known { result: Ok(Answer::Done), .. }) => {
+                        other.request_id == token.request_id
+                    }
+                    _ => false,
+                });
                 once.then_some(("done twice", Answer::Done))
             }
             (Verb::CancelUnstarted { request_id }, Answer::Cancelled) => {
@@ -1221,10 +962,7 @@ mod tests {
     fn a_last_read_that_lost_or_gained_anything_is_rejected() {
         for (seed, history) in histories() {
             let last = found(&history).clone();
-            let mut lies = vec![State {
-                tick: last.tick + 1,
-                ..last.clone()
-            }];
+            let mut lies = vec![State { tick: last.tick + 1, ..last.clone() }];
             let mut shorter = last.clone();
             shorter.tasks.pop();
             lies.push(shorter);
@@ -1232,27 +970,13 @@ mod tests {
             swapped.tasks.swap(0, 1);
             lies.push(swapped);
             let mut undone = last.clone();
-            let accepted_for_sure = undone
-                .tasks
-                .iter_mut()
-                .find(|task| task.phase == Phase::Done);
+            let accepted_for_sure = undone.tasks.iter_mut().find(|task| task.phase == Phase::Done);
             lies.extend(accepted_for_sure.is_some().then(|| {
-                undone
-                    .tasks
-                    .iter_mut()
-                    .find(|task| task.phase == Phase::Done)
-                    .unwrap()
-                    .generation += 1;
+                undone.tasks.iter_mut().find(|task| task.phase == Phase::Done).unwrap().generation += 1;
                 undone
             }));
             for lie in lies {
-                expect_rejected(
-                    seed,
-                    &History {
-                        last_read: LastRead::Found(lie),
-                        ..history.clone()
-                    },
-                );
+                expect_rejected(seed, &History { last_read: LastRead::Found(lie), ..history.clone() });
             }
         }
     }
@@ -1260,37 +984,24 @@ mod tests {
     /// Every order and every subset of what never came back, without memory or any other shortcut.
     fn brute_force(history: &History, taken: &mut Vec<usize>, state: &State) -> bool {
         let operations = &history.operations;
-        let waiting: Vec<usize> = (0..operations.len())
-            .filter(|index| !taken.contains(index))
-            .collect();
-        let all_back_taken = waiting
-            .iter()
-            .all(|&index| operations[index].returned().is_none());
+        let waiting: Vec<usize> = (0..operations.len()).filter(|index| !taken.contains(index)).collect();
+        let all_back_taken = waiting.iter().all(|&index| operations[index].returned().is_none());
         if all_back_taken && history.last_read.is_met_by(state) {
             return true;
         }
-        let bound = waiting
-            .iter()
-            .filter_map(|&index| operations[index].returned())
-            .min()
-            .unwrap_or(u64::MAX);
-        waiting
-            .iter()
-            .filter(|&&index| operations[index].invoked <= bound)
-            .any(|&index| {
-                let heard = model::step(&history.limits, state, &operations[index].verb);
-                let fits = match &operations[index].outcome {
-                    Outcome::Known { result, .. } => {
-                        heard.as_ref().map(|(_, answer)| answer) == result.as_ref()
-                    }
-                    Outcome::Unknown | Outcome::Forgotten { .. } => true,
-                };
-                let after = heard.map_or_else(|_| state.clone(), |(after, _)| after);
-                taken.push(index);
-                let explained = fits && brute_force(history, taken, &after);
-                taken.pop();
-                explained
-            })
+        let bound = waiting.iter().filter_map(|&index| operations[index].returned()).min().unwrap_or(u64::MAX);
+        waiting.iter().filter(|&&index| operations[index].invoked <= bound).any(|&index| {
+            let heard = model::step(&history.limits, state, &operations[index].verb);
+            let fits = match &operations[index].outcome {
+                Outcome::Known { result, .. } => heard.as_ref().map(|(_, answer)| answer) == result.as_ref(),
+                Outcome::Unknown | Outcome::Forgotten { .. } => true,
+            };
+            let after = heard.map_or_else(|_| state.clone(), |(after, _)| after);
+            taken.push(index);
+            let explained = fits && brute_force(history, taken, &after);
+            taken.pop();
+            explained
+        })
     }
 
     /// A short history in which answers, outcomes and the last read may have been exchanged, so that both verdicts occur.
@@ -1307,13 +1018,9 @@ mod tests {
             let (one, other) = (dice.below(8), dice.below(8));
             let lent = history.operations[other].outcome.clone();
             match (&mut history.operations[one].outcome, lent) {
-                (Outcome::Known { result, .. }, Outcome::Known { result: lent, .. }) => {
-                    *result = lent
-                }
+                (Outcome::Known { result, .. }, Outcome::Known { result: lent, .. }) => *result = lent,
                 (Outcome::Known { returned, .. }, Outcome::Unknown | Outcome::Forgotten { .. }) => {
-                    history.operations[one].outcome = Outcome::Forgotten {
-                        returned: *returned,
-                    };
+                    history.operations[one].outcome = Outcome::Forgotten { returned: *returned };
                 }
                 (Outcome::Unknown | Outcome::Forgotten { .. }, _) => {}
             }
@@ -1342,15 +1049,7 @@ mod tests {
                 Verdict::Unknown { .. } => panic!("seed {seed}: no verdict"),
             };
             let there_is = brute_force(&history, &mut Vec::new(), &history.initial);
-            assert_eq!(
-                found,
-                there_is,
-                "seed {seed}\n{}",
-                Timeline {
-                    history: &history,
-                    verdict: &verdict
-                }
-            );
+            assert_eq!(found, there_is, "seed {seed}\n{}", Timeline { history: &history, verdict: &verdict });
             if there_is { sound += 1 } else { unsound += 1 }
         }
         println!("{sound} sound, {unsound} unsound");
@@ -1368,24 +1067,17 @@ mod tests {
         for (seed, history) in histories().take(20) {
             let mut dice = Dice(seed);
             let instant = history.operations[dice.below(240)].invoked;
-            let without =
-                |what_is_left: fn(&Operation) -> Option<Operation>, of: &History| History {
-                    operations: of.operations.iter().filter_map(what_is_left).collect(),
-                    ..of.clone()
-                };
+            let without = |what_is_left: fn(&Operation) -> Option<Operation>, of: &History| History {
+                operations: of.operations.iter().filter_map(what_is_left).collect(),
+                ..of.clone()
+            };
             for weaker in [until(&history, instant), without(dropped, &history)] {
                 let verdict = check(&weaker, BUDGET);
-                assert!(
-                    matches!(verdict, Verdict::Linearizable { .. }),
-                    "seed {seed}"
-                );
+                assert!(matches!(verdict, Verdict::Linearizable { .. }), "seed {seed}");
             }
             // All forgotten is too much for the search at this length.
             let weaker = without(forgotten, &until(&history, history.operations[30].invoked));
-            assert!(
-                !matches!(check(&weaker, BUDGET), Verdict::NotLinearizable { .. }),
-                "seed {seed}"
-            );
+            assert!(!matches!(check(&weaker, BUDGET), Verdict::NotLinearizable { .. }), "seed {seed}");
         }
     }
 
@@ -1393,56 +1085,28 @@ mod tests {
     fn a_failing_history_shrinks_and_still_fails() {
         let (seed, history) = histories().next().unwrap();
         let lie = (150..240).find_map(|index| match flipped(&history, index) {
-            Some(("one generation claimed twice", answer)) => {
-                Some(with_answer(&history, index, answer))
-            }
+            Some(("one generation claimed twice", answer)) => Some(with_answer(&history, index, answer)),
             Some(_) | None => None,
         });
         let lie = lie.unwrap();
         let smallest = shrink(&lie, 3_000, 1_000);
         expect_rejected(seed, &smallest);
         let verdict = check(&smallest, BUDGET);
-        println!(
-            "{}",
-            Timeline {
-                history: &smallest,
-                verdict: &verdict
-            }
-        );
+        println!("{}", Timeline { history: &smallest, verdict: &verdict });
         assert!(smallest.operations.len() < lie.operations.len() / 2);
     }
 
     #[test]
     fn a_timeline_shows_lanes_answers_and_what_was_expected() {
-        let known = |returned, answer| Outcome::Known {
-            returned,
-            result: Ok(answer),
-        };
-        let operation = |process, invoked, verb, outcome| Operation {
-            process,
-            verb,
-            invoked,
-            outcome,
-        };
+        let known = |returned, answer| Outcome::Known { returned, result: Ok(answer) };
+        let operation = |process, invoked, verb, outcome| Operation { process, verb, invoked, outcome };
         let history = History {
             limits: FIXTURE,
             initial: State::default(),
             operations: vec![
-                operation(
-                    1,
-                    1000,
-                    Verb::Admit(Request::new("one", "a", "é")),
-                    known(4000, Answer::Accepted),
-                ),
+                operation(1, 1000, Verb::Admit(Request::new("one", "a", "é")), known(4000, Answer::Accepted)),
                 operation(2, 2000, Verb::Claim { tick: 0 }, Outcome::Unknown),
-                operation(
-                    1,
-                    5000,
-                    Verb::CancelUnstarted {
-                        request_id: "one".to_owned(),
-                    },
-                    known(6000, Answer::Stale),
-                ),
+                operation(1, 5000, Verb::CancelUnstarted { request_id: "one".to_owned() }, known(6000, Answer::Stale)),
             ],
             last_read: LastRead::Nobody,
         };
@@ -1460,13 +1124,6 @@ not linearizable; 3 visited; the longest explanation:
   where 3 could come next and would hear cancelled
   where 2 could come next and would hear claimed \"one\" generation 1
 ";
-        assert_eq!(
-            Timeline {
-                history: &history,
-                verdict: &verdict
-            }
-            .to_string(),
-            expected
-        );
+        assert_eq!(Timeline { history: &history, verdict: &verdict }.to_string(), expected);
     }
 }
