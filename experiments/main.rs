@@ -22,6 +22,10 @@ mod folder;
 mod signal;
 mod progress;
 mod audit;
+#[allow(dead_code, reason = "the history sweeps come next")]
+mod history;
+#[allow(dead_code, reason = "the history sweeps come next")]
+mod model;
 #[allow(dead_code, reason = "the power and fault sweeps come next")]
 mod disk;
 mod checkout;
