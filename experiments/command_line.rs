@@ -9,6 +9,7 @@ use clap_complete::Shell;
 use crate::baseline::show::Format;
 use crate::child;
 use crate::groups::GROUPS;
+use crate::sweeps::SWEEPS;
 
 /// Plays the scenario groups for real and compares what it sees, field by field, with the frozen results.json.
 ///
@@ -27,6 +28,10 @@ pub struct CommandLine {
     #[arg(long, conflicts_with_all = ["check", "groups"])]
     pub list: bool,
 
+    /// Leave the databases behind and say where
+    #[arg(long)]
+    pub keep: bool,
+
     #[command(flatten)]
     pub judging: Judging,
 }
@@ -38,13 +43,9 @@ pub struct Judging {
     #[arg(long)]
     pub check: bool,
 
-    /// The frozen file [default: results.json of this checkout]
+    /// The frozen file [default: that of this checkout]
     #[arg(long, value_name = "PATH")]
     pub results: Option<PathBuf>,
-
-    /// Leave the databases behind and say where
-    #[arg(long)]
-    pub keep: bool,
 
     /// Show what regenerating would change, and write nothing
     #[arg(long, conflicts_with = "check")]
@@ -112,6 +113,19 @@ pub enum Job {
         /// The frozen file [default: results.json of this checkout]
         #[arg(long, value_name = "PATH")]
         results: Option<PathBuf>,
+    },
+    /// Walk over all that could happen, and compare the counts with the frozen experiments/sweeps.json
+    Sweep {
+        /// Only these sweeps (see --list); the others are neither run nor changed
+        #[arg(value_name = "SWEEP", value_parser = PossibleValuesParser::new(SWEEPS.iter().map(|sweep| sweep.name)), hide_possible_values = true)]
+        names: Vec<String>,
+
+        /// Print the sweeps, each with what it shows, and run nothing
+        #[arg(long, conflicts_with_all = ["check", "names"])]
+        list: bool,
+
+        #[command(flatten)]
+        judging: Judging,
     },
     /// Print a shell's completions
     Completions { shell: Shell },

@@ -13,6 +13,8 @@ mod groups;
 mod scene;
 mod crash;
 mod child;
+#[allow(dead_code, reason = "more sweeps are on their way")]
+mod sweeps;
 mod fixture;
 mod record;
 #[allow(dead_code, reason = "the sweeps will use the rest")]
@@ -20,6 +22,7 @@ mod process;
 #[allow(dead_code, reason = "the sweeps will use the rest")]
 mod folder;
 mod signal;
+#[allow(dead_code, reason = "more sweeps are on their way")]
 mod progress;
 mod audit;
 #[allow(dead_code, reason = "the history sweeps come next")]
@@ -39,10 +42,11 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 use crate::baseline::emit::{emit, print};
-use crate::command_line::{CommandLine, Job};
+use crate::command_line::{CommandLine, Job, Judging};
 use crate::groups::GROUPS;
 use crate::job::{Order, carry_out};
 use crate::results::{Databases, ScenarioGroups};
+use crate::sweeps::{AllSweeps, SWEEPS};
 
 /// Usage, or a baseline that cannot be read or written.
 const CANNOT: u8 = 2;
@@ -66,7 +70,12 @@ fn main() -> ExitCode {
                 Err(error) => complain(CANNOT, &error.to_string()),
             }
         }
-        None if command_line.list => print(&list()),
+        Some(Job::Sweep { list: true, .. }) => print(&table(SWEEPS.iter().map(|sweep| (sweep.name, sweep.shows)))),
+        Some(Job::Sweep { names, judging, .. }) => {
+            let selected = SWEEPS.iter().map(|sweep| sweep.name).filter(|name| names.iter().any(|named| named == name));
+            carry_out_job(&AllSweeps, selected.collect(), "experiments/sweeps.json", &judging)
+        }
+        None if command_line.list => print(&table(GROUPS.iter().map(|group| (group.name, group.shows)))),
         None => play_groups(&command_line),
     }
 }
@@ -84,24 +93,27 @@ fn try_judge(results: Option<PathBuf>) -> ExitCode {
     }
 }
 
-fn list() -> String {
-    let width = GROUPS.iter().map(|group| group.name.len()).max().unwrap_or_default();
-    GROUPS.iter().map(|group| format!("{:width$}  {}\n", group.name, group.shows)).collect()
+fn table<'t>(rows: impl Iterator<Item = (&'t str, &'t str)> + Clone) -> String {
+    let width = rows.clone().map(|(name, _)| name.len()).max().unwrap_or_default();
+    rows.map(|(name, shows)| format!("{name:width$}  {shows}\n")).collect()
 }
 
 fn play_groups(command_line: &CommandLine) -> ExitCode {
+    let databases = if command_line.keep { Databases::Kept } else { Databases::Removed };
+    let selected =
+        GROUPS.iter().map(|group| group.name).filter(|name| command_line.groups.iter().any(|group| group == name));
+    carry_out_job(&ScenarioGroups { databases }, selected.collect(), "results.json", &command_line.judging)
+}
+
+/// `frozen`: the file's path in the checkout.
+fn carry_out_job(job: &dyn job::Job, selected: Vec<&'static str>, frozen: &str, judging: &Judging) -> ExitCode {
     if let Err(error) = signal::handle_interrupts() {
         return complain(NOT_MEASURED, &error.to_string());
     }
-    let file = match frozen_file(command_line.judging.results.clone(), "results.json") {
-        Ok(file) => file,
-        Err(sentence) => return complain(CANNOT, &sentence),
-    };
-    let databases = if command_line.judging.keep { Databases::Kept } else { Databases::Removed };
-    let selected =
-        GROUPS.iter().map(|group| group.name).filter(|name| command_line.groups.iter().any(|group| group == name));
-    let selected = selected.collect();
-    carry_out(&Order { job: &ScenarioGroups { databases }, selected, file, judging: &command_line.judging }).into()
+    match frozen_file(judging.results.clone(), frozen) {
+        Ok(file) => carry_out(&Order { job, selected, file, judging }).into(),
+        Err(sentence) => complain(CANNOT, &sentence),
+    }
 }
 
 fn frozen_file(given: Option<PathBuf>, name: &str) -> Result<PathBuf, String> {
