@@ -127,6 +127,13 @@ pub enum Job {
         #[command(flatten)]
         judging: Judging,
     },
+    /// Audit a store, also one in use: every invariant, and the usage ledger against what its tasks sum up to
+    ///
+    /// Reads only. Exit codes: 0 all holds, 1 something is broken, 2 no store that can be read.
+    Audit {
+        #[arg(value_name = "DB")]
+        database: PathBuf,
+    },
     /// Print a shell's completions
     Completions { shell: Shell },
     /// Print the manual page

@@ -36,12 +36,15 @@ mod checkout;
 mod baseline;
 
 use std::io::{stderr, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
+use crate::audit::INVARIANTS;
 use crate::baseline::emit::{emit, print};
+use crate::baseline::outcome::Verdict;
+use crate::baseline::show::visible;
 use crate::command_line::{CommandLine, Job, Judging};
 use crate::groups::GROUPS;
 use crate::job::{Order, carry_out};
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
     let command_line = CommandLine::parse();
     match command_line.job {
         Some(Job::Child(role)) => role.play(),
+        Some(Job::Audit { database }) => audit_store(&database),
         Some(Job::SelfTest { results }) => try_judge(results),
         Some(Job::Completions { shell }) => {
             let mut script = Vec::new();
@@ -78,6 +82,22 @@ fn main() -> ExitCode {
         None if command_line.list => print(&table(GROUPS.iter().map(|group| (group.name, group.shows)))),
         None => play_groups(&command_line),
     }
+}
+
+/// Of a store of anybody's, also one in use: read-only.
+fn audit_store(database: &Path) -> ExitCode {
+    let broken = match audit::is_store(database).and_then(|()| audit::audit(database)) {
+        Ok(broken) => broken,
+        Err(sentence) => return complain(CANNOT, &sentence),
+    };
+    let mut text: String = broken.iter().map(|sentence| format!("broken  {}\n", visible(sentence))).collect();
+    let (all, shown) = (INVARIANTS.len(), visible(&database.to_string_lossy()));
+    let verdict = if broken.is_empty() { Verdict::Pass } else { Verdict::Fail };
+    text += &match broken.len() {
+        0 => format!("PASS: all {all} invariants hold in {shown}\n"),
+        some => format!("FAIL: {some} of {all} invariants are broken in {shown}\n"),
+    };
+    emit(&text, verdict, &mut stdout().lock(), &mut stderr()).into()
 }
 
 fn try_judge(results: Option<PathBuf>) -> ExitCode {
