@@ -8,6 +8,7 @@ use clap_complete::Shell;
 
 use crate::baseline::show::Format;
 use crate::child;
+use crate::flaws::FLAWS;
 use crate::groups::GROUPS;
 use crate::sweeps::SWEEPS;
 
@@ -121,6 +122,21 @@ pub enum Job {
         names: Vec<String>,
 
         /// Print the sweeps, each with what it shows, and run nothing
+        #[arg(long, conflicts_with_all = ["check", "names"])]
+        list: bool,
+
+        #[command(flatten)]
+        judging: Judging,
+    },
+    /// Build each flaw of the gallery, try it, and compare what convicted it with the frozen experiments/flaws/matrix.json
+    ///
+    /// With --check, of the sweeps only those are played that convicted the flaw before.
+    Flaws {
+        /// Only these flaws (see --list); the others are neither built nor changed
+        #[arg(value_name = "FLAW", value_parser = PossibleValuesParser::new(FLAWS.iter().map(|flaw| flaw.name)), hide_possible_values = true)]
+        names: Vec<String>,
+
+        /// Print the flaws, each with what is wrong, and build nothing
         #[arg(long, conflicts_with_all = ["check", "names"])]
         list: bool,
 

@@ -15,6 +15,7 @@ mod crash;
 mod child;
 #[allow(dead_code, reason = "more sweeps are on their way")]
 mod sweeps;
+mod flaws;
 mod fixture;
 mod record;
 #[allow(dead_code, reason = "the sweeps will use the rest")]
@@ -46,6 +47,7 @@ use crate::baseline::emit::{emit, print};
 use crate::baseline::outcome::Verdict;
 use crate::baseline::show::visible;
 use crate::command_line::{CommandLine, Job, Judging};
+use crate::flaws::{Extent, FLAWS, Gallery};
 use crate::groups::GROUPS;
 use crate::job::{Order, carry_out};
 use crate::results::{Databases, ScenarioGroups};
@@ -79,6 +81,8 @@ fn main() -> ExitCode {
             let selected = SWEEPS.iter().map(|sweep| sweep.name).filter(|name| names.iter().any(|named| named == name));
             carry_out_job(&AllSweeps, selected.collect(), "experiments/sweeps.json", &judging)
         }
+        Some(Job::Flaws { list: true, .. }) => print(&table(FLAWS.iter().map(|flaw| (flaw.name, flaw.wrong())))),
+        Some(Job::Flaws { names, judging, .. }) => try_flaws(&names, &judging),
         None if command_line.list => print(&table(GROUPS.iter().map(|group| (group.name, group.shows)))),
         None => play_groups(&command_line),
     }
@@ -123,6 +127,20 @@ fn play_groups(command_line: &CommandLine) -> ExitCode {
     let selected =
         GROUPS.iter().map(|group| group.name).filter(|name| command_line.groups.iter().any(|group| group == name));
     carry_out_job(&ScenarioGroups { databases }, selected.collect(), "results.json", &command_line.judging)
+}
+
+fn try_flaws(names: &[String], judging: &Judging) -> ExitCode {
+    const FROZEN: &str = "experiments/flaws/matrix.json";
+    let checkout = match checkout::find() {
+        Ok(checkout) => checkout,
+        Err(sentence) => return complain(CANNOT, &sentence),
+    };
+    let extent = match judging.check {
+        true => Extent::Frozen(judging.results.clone().unwrap_or_else(|| checkout.join(FROZEN))),
+        false => Extent::Everything,
+    };
+    let selected = FLAWS.iter().map(|flaw| flaw.name).filter(|name| names.iter().any(|named| named == name)).collect();
+    carry_out_job(&Gallery { checkout, extent }, selected, FROZEN, judging)
 }
 
 /// `frozen`: the file's path in the checkout.
