@@ -39,6 +39,10 @@ mod schema;
 mod write;
 mod verbs;
 mod view;
+#[cfg(test)]
+mod statements;
+#[cfg(test)]
+mod page_limit;
 
 pub use answer::{Admission, Budget, Cancellation, Claim, Full, Quarantine, Redrive, Resolution, Scope};
 pub use boundary::{Boundary, Observer};
