@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 /// A sentence that must hold, and the SQL that selects who breaks it: one text column.
 pub struct Invariant {
@@ -163,7 +163,7 @@ pub const INVARIANTS: &[Invariant] = &[
 /// What was found broken, one sentence each; empty means that all holds.
 ///
 /// # Errors
-/// A sentence if the file cannot be read as a database at all.
+/// A sentence if the file cannot be read: that says something of the machine, and nothing of what was stored.
 pub fn audit(path: &Path) -> Result<Vec<String>, String> {
     let complain = |error: rusqlite::Error| {
         format!("{} cannot be audited ({error}); give the path of a store that is there and readable", path.display())
@@ -175,11 +175,25 @@ pub fn audit(path: &Path) -> Result<Vec<String>, String> {
         match select(&connection, offenders) {
             Ok(found) if found.is_empty() => {}
             Ok(found) => broken.push(format!("{sentence}: broken by {}", name_some(&found))),
+            Err(error) if is_of_the_machine(&error) => return Err(complain(error)),
             // A query that can't even run, on a damaged schema for instance, is no "holds".
             Err(error) => broken.push(format!("{sentence}: cannot be told ({error})")),
         }
     }
     Ok(broken)
+}
+
+fn is_of_the_machine(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(
+            ErrorCode::DiskFull
+                | ErrorCode::SystemIoFailure
+                | ErrorCode::CannotOpen
+                | ErrorCode::OutOfMemory
+                | ErrorCode::DatabaseBusy
+        )
+    )
 }
 
 fn select(connection: &Connection, offenders: &str) -> rusqlite::Result<Vec<String>> {

@@ -12,7 +12,7 @@ use crate::baseline::compare::{Difference, differences};
 use crate::baseline::load::{LoadError, load};
 use crate::baseline::outcome::{Deed, Outcome, Run, Scope, Seen, Verdict, judge};
 use crate::baseline::read::{Document, Member, Value};
-use crate::baseline::replace::{Replaced, replace, settle, target_of};
+use crate::baseline::replace::{Replaced, refuse_early, replace, settle, target_of};
 use crate::baseline::show::{Extent, Style, render};
 use crate::baseline::splice::splice;
 use crate::baseline::write::canonical;
@@ -189,6 +189,12 @@ fn regenerate(order: &Order<'_>) -> Outcome {
     if let Some(refusal) = refuse_out(order) {
         return order.cannot(refusal);
     }
+    if baseline.is_none()
+        && order.judging.out.is_none()
+        && let Err(error) = refuse_early(&order.file)
+    {
+        return order.cannot(error);
+    }
     order.say(&format!("playing {STEADY_RUNS} times, for {}", order.file.display()));
     let nothing = nothing(subject);
     let held = baseline.as_ref().unwrap_or(&nothing);
@@ -261,11 +267,14 @@ fn still_holds(order: &Order<'_>, baseline: Option<&Document>) -> bool {
     }
 }
 
-/// `--out` is for what was seen; the frozen file is never reached that way.
+/// `--out` is for what was seen; the frozen file is never reached that way. What can't be written is refused before the
+/// groups are played.
 fn refuse_out(order: &Order<'_>) -> Option<String> {
     let out = order.judging.out.as_deref()?;
-    is_same_file(out, &order.file)
-        .then(|| format!("{}: this is the frozen file itself; name another one with --out", out.display()))
+    if is_same_file(out, &order.file) {
+        return Some(format!("{}: this is the frozen file itself; name another one with --out", out.display()));
+    }
+    refuse_early(out).err().map(|error| error.to_string())
 }
 
 /// By whatever name: through links of both kinds. Where one of them is not there yet, where it would be counts.

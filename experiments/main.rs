@@ -32,7 +32,7 @@ mod checkout;
 #[allow(dead_code, reason = "the sweeps will use the rest")]
 mod baseline;
 
-use std::io::{stderr, stdout};
+use std::io::{ErrorKind, stderr, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -50,7 +50,10 @@ const CANNOT: u8 = 2;
 const NOT_MEASURED: u8 = 3;
 
 fn main() -> ExitCode {
-    let command_line = CommandLine::parse();
+    let command_line = match CommandLine::try_parse() {
+        Ok(command_line) => command_line,
+        Err(told) => return tell(&told),
+    };
     match command_line.job {
         Some(Job::Child(role)) => role.play(),
         Some(Job::SelfTest { results }) => try_judge(results),
@@ -68,6 +71,17 @@ fn main() -> ExitCode {
         }
         None if command_line.list => print(&list()),
         None => play_groups(&command_line),
+    }
+}
+
+/// Help and version are results; all else is a usage error, with what is meant where that shows.
+fn tell(told: &clap::Error) -> ExitCode {
+    match told.print() {
+        Err(error) if !told.use_stderr() && error.kind() != ErrorKind::BrokenPipe => {
+            complain(CANNOT, &format!("the text can't be written: {error}; make room, or send it elsewhere"))
+        }
+        Ok(()) | Err(_) if told.use_stderr() => CANNOT.into(),
+        Ok(()) | Err(_) => ExitCode::SUCCESS,
     }
 }
 
