@@ -148,7 +148,7 @@ fn regenerate_and_interrupt(rounds: usize) {
     place.run([GROUP]).code(0);
     let usual = began.elapsed();
     let mut moments = Moments::new();
-    let [mut kept, mut replaced] = [0; 2];
+    let [mut kept, mut replaced, mut ended] = [0; 3];
     for round in 0..rounds {
         fs::write(&place.results, &old).unwrap();
         let mut run = place.start(place.command(BINARY).arg(GROUP));
@@ -167,6 +167,7 @@ fn regenerate_and_interrupt(rounds: usize) {
         let said = run.end();
         if said.status.code() != Some(0) {
             said.died_of(signal);
+            ended += 1;
         }
         let held = place.held();
         assert!(held == old || held == FROZEN, "round {round}: torn at {} bytes", held.len());
@@ -179,9 +180,9 @@ fn regenerate_and_interrupt(rounds: usize) {
     }
     place.run([GROUP]).code(0);
     place.holds(FROZEN);
-    eprintln!("interrupted: {kept} kept the old file, {replaced} had replaced it");
+    eprintln!("of {rounds} runs {ended} ended by a signal; {kept} kept the old file, {replaced} had replaced it");
     assert_eq!(kept + replaced, rounds / 2);
-    assert!(kept > 0, "no interrupt came before the end, so this showed nothing");
+    assert!(ended > rounds / 8, "only {ended} interrupts came before the end, so this showed nothing");
 }
 
 #[test]

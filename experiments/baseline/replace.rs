@@ -379,10 +379,21 @@ mod tests {
     }
 
     #[test]
+    fn what_can_not_be_there_is_refused_before_there_is_a_text() {
+        let it = folder();
+        let absent = it.folder.path().join("absent/results.json");
+        let said = refuse_early(&absent).expect_err("no folder").to_string();
+        assert!(said.ends_with("absent: there is no such folder; make it, or write elsewhere"), "{said}");
+        assert!(matches!(refuse_early(it.folder.path()), Err(ReplaceError::NotAFile { .. })));
+        assert!(refuse_early(&it.file).is_ok() && refuse_early(&it.path("new.json")).is_ok());
+        assert!(it.is_untouched());
+    }
+
+    #[test]
     fn a_folder_that_is_not_there_is_named() {
         let it = folder();
         let error = replace(&it.path("absent/results.json"), NEW).expect_err("no folder");
-        assert!(matches!(error, ReplaceError::Folder { .. }), "{error}");
+        assert!(matches!(error, ReplaceError::NoFolder { .. }), "{error}");
         assert!(it.is_untouched());
     }
 
