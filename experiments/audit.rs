@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::Path;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 /// A sentence that must hold, and the SQL that selects who breaks it: one text column.
 pub struct Invariant {
@@ -164,7 +164,7 @@ pub const INVARIANTS: &[Invariant] = &[
 /// What was found broken, one sentence each; empty means that all holds.
 ///
 /// # Errors
-/// A sentence if the file cannot be read as a database at all.
+/// A sentence if the file cannot be read: that says something of the machine, and nothing of what was stored.
 pub fn audit(path: &Path) -> Result<Vec<String>, String> {
     let connection = open(path)?;
     let mut broken = Vec::new();
@@ -172,6 +172,7 @@ pub fn audit(path: &Path) -> Result<Vec<String>, String> {
         match select(&connection, offenders) {
             Ok(Offenders { count: 0, .. }) => {}
             Ok(found) => broken.push(format!("{sentence}: broken by {}", name_some(&found))),
+            Err(error) if is_of_the_machine(&error) => return Err(unreadable(path, &error)),
             // A query that can't even run, on a damaged schema for instance, is no "holds".
             Err(error) => broken.push(format!("{sentence}: cannot be told ({error})")),
         }
@@ -192,6 +193,19 @@ pub fn is_store(path: &Path) -> Result<(), String> {
             path.display()
         )),
     }
+}
+
+fn is_of_the_machine(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(
+            ErrorCode::DiskFull
+                | ErrorCode::SystemIoFailure
+                | ErrorCode::CannotOpen
+                | ErrorCode::OutOfMemory
+                | ErrorCode::DatabaseBusy
+        )
+    )
 }
 
 const APPLICATION_ID: i64 = 1_148_535_140;

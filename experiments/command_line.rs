@@ -76,7 +76,7 @@ pub struct Judging {
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
     pub color: When,
 
-    /// No progress, and of a text result only the verdict and what differs
+    /// No progress, and of a text result only the verdict
     #[arg(short, long)]
     pub quiet: bool,
 }

@@ -36,7 +36,7 @@ mod checkout;
 #[allow(dead_code, reason = "the sweeps will use the rest")]
 mod baseline;
 
-use std::io::{stderr, stdout};
+use std::io::{ErrorKind, stderr, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -59,7 +59,10 @@ const CANNOT: u8 = 2;
 const NOT_MEASURED: u8 = 3;
 
 fn main() -> ExitCode {
-    let command_line = CommandLine::parse();
+    let command_line = match CommandLine::try_parse() {
+        Ok(command_line) => command_line,
+        Err(told) => return tell(&told),
+    };
     match command_line.job {
         Some(Job::Child(role)) => role.play(),
         Some(Job::Audit { database }) => audit_store(&database),
@@ -102,6 +105,17 @@ fn audit_store(database: &Path) -> ExitCode {
         some => format!("FAIL: {some} of {all} invariants are broken in {shown}\n"),
     };
     emit(&text, verdict, &mut stdout().lock(), &mut stderr()).into()
+}
+
+/// Help and version are results; all else is a usage error, with what is meant where that shows.
+fn tell(told: &clap::Error) -> ExitCode {
+    match told.print() {
+        Err(error) if !told.use_stderr() && error.kind() != ErrorKind::BrokenPipe => {
+            complain(CANNOT, &format!("the text can't be written: {error}; make room, or send it elsewhere"))
+        }
+        Ok(()) | Err(_) if told.use_stderr() => CANNOT.into(),
+        Ok(()) | Err(_) => ExitCode::SUCCESS,
+    }
 }
 
 fn try_judge(results: Option<PathBuf>) -> ExitCode {
