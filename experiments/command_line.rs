@@ -125,6 +125,10 @@ pub enum Job {
         #[arg(long, conflicts_with_all = ["check", "names"])]
         list: bool,
 
+        /// Play one point of one sweep again, by the id that its counterexample gave, and compare with no file
+        #[arg(long, value_name = "ID", requires = "names", conflicts_with_all = ["list", "Judging"])]
+        point: Option<String>,
+
         #[command(flatten)]
         judging: Judging,
     },

@@ -51,7 +51,7 @@ use crate::flaws::{Extent, FLAWS, Gallery};
 use crate::groups::GROUPS;
 use crate::job::{Order, carry_out};
 use crate::results::{Databases, ScenarioGroups};
-use crate::sweeps::{AllSweeps, SWEEPS};
+use crate::sweeps::{AllSweeps, Replay, SWEEPS};
 
 /// Usage, or a baseline that cannot be read or written.
 const CANNOT: u8 = 2;
@@ -80,6 +80,7 @@ fn main() -> ExitCode {
             }
         }
         Some(Job::Sweep { list: true, .. }) => print(&table(SWEEPS.iter().map(|sweep| (sweep.name, sweep.shows)))),
+        Some(Job::Sweep { names, point: Some(point), .. }) => play_point(&names, &point),
         Some(Job::Sweep { names, judging, .. }) => {
             let selected = SWEEPS.iter().map(|sweep| sweep.name).filter(|name| names.iter().any(|named| named == name));
             carry_out_job(&AllSweeps, selected.collect(), "experiments/sweeps.json", &judging)
@@ -103,6 +104,22 @@ fn audit_store(database: &Path) -> ExitCode {
     text += &match broken.len() {
         0 => format!("PASS: all {all} invariants hold in {shown}\n"),
         some => format!("FAIL: {some} of {all} invariants are broken in {shown}\n"),
+    };
+    emit(&text, verdict, &mut stdout().lock(), &mut stderr()).into()
+}
+
+fn play_point(names: &[String], point: &str) -> ExitCode {
+    let [name] = names else { return complain(CANNOT, "--point is of one sweep; name one") };
+    if let Err(error) = signal::handle_interrupts() {
+        return complain(NOT_MEASURED, &error.to_string());
+    }
+    let replay = sweeps::replay(name, point);
+    signal::stand_aside();
+    let (text, verdict) = match replay {
+        Ok(Replay::Legal(text)) => (text, Verdict::Pass),
+        Ok(Replay::Convicted(text)) => (text, Verdict::Fail),
+        Ok(Replay::Unknown(sentence)) => return complain(CANNOT, &sentence),
+        Err(error) => return complain(NOT_MEASURED, &error.what),
     };
     emit(&text, verdict, &mut stdout().lock(), &mut stderr()).into()
 }

@@ -28,12 +28,38 @@ pub const SWEEPS: [Sweep; 1] = [Sweep {
     name: "exhaustive",
     shows: "in every state of a small world every verb answers and leaves behind what the reference model says",
     run: exhaustive::sweep,
+    replay: None,
 }];
 
 pub struct Sweep {
     pub name: &'static str,
     pub shows: &'static str,
     run: fn(&Ground<'_>) -> Result<Found, NotMeasured>,
+    /// Plays one point of the sweep again, by the id that its counterexample gave; `None` where there are no points.
+    replay: Option<ReplayPoint>,
+}
+
+type ReplayPoint = fn(&Ground<'_>, &str) -> Result<Replay, NotMeasured>;
+
+/// What one point of a sweep came to; each a text of whole lines.
+pub enum Replay {
+    Legal(String),
+    Convicted(String),
+    /// No such point.
+    Unknown(String),
+}
+
+/// Plays one point again. It is compared with no file.
+///
+/// # Errors
+/// Why it could not be measured.
+pub fn replay(name: &str, point: &str) -> Result<Replay, NotMeasured> {
+    let Some((sweep, replay)) =
+        SWEEPS.iter().filter(|sweep| sweep.name == name).find_map(|sweep| Some((sweep, sweep.replay?)))
+    else {
+        return Ok(Replay::Unknown(format!("{name} has no points; leave --point out")));
+    };
+    replay(&Ground::prepare(sweep.name, &Progress::Quiet)?, point)
 }
 
 /// What a sweep came to.
