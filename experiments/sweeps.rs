@@ -5,6 +5,7 @@
 
 pub mod ground;
 pub mod exhaustive;
+pub mod tampered;
 
 mod bench;
 mod perform;
@@ -24,12 +25,20 @@ use crate::process::NotMeasured;
 use crate::progress::Progress;
 use ground::Ground;
 
-pub const SWEEPS: [Sweep; 1] = [Sweep {
-    name: "exhaustive",
-    shows: "in every state of a small world every verb answers and leaves behind what the reference model says",
-    run: exhaustive::sweep,
-    replay: None,
-}];
+pub const SWEEPS: [Sweep; 2] = [
+    Sweep {
+        name: "exhaustive",
+        shows: "in every state of a small world every verb answers and leaves behind what the reference model says",
+        run: exhaustive::sweep,
+        replay: None,
+    },
+    Sweep {
+        name: "audit",
+        shows: "whatever invariant is broken by hand, the audit names it",
+        run: tampered::sweep,
+        replay: None,
+    },
+];
 
 pub struct Sweep {
     pub name: &'static str,
