@@ -16,7 +16,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use durable_admission::{Admission, Allowance, Limits, QueueOptions, Request, SharedStore, Store};
+use durable_admission::{Admission, Allowance, Limits, Request, SharedStore, Store};
 use rusqlite::Connection;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;

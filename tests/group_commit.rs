@@ -250,6 +250,23 @@ fn an_error_of_one_touches_no_other() {
 }
 
 #[test]
+fn an_error_or_a_panic_of_one_alone_leaves_nothing() {
+    let laboratory = Laboratory::with(ROOMY);
+    let (gate, warden) = Warden::new();
+    drop(warden);
+    let observer = Panicking { gate, at: AdmitAfterIntent, crossings_left: Arc::new(AtomicUsize::new(2)) };
+    let store = laboratory.open().observed_by(observer).shared(QueueOptions::default()).unwrap();
+    laboratory.tamper(
+        "CREATE TRIGGER planted BEFORE INSERT ON task WHEN NEW.bytes = 13 BEGIN SELECT RAISE(ABORT, 'planted'); END",
+    );
+    assert_eq!(answer(&store, &Ask::Admit("broken", "thirteen byte")), "Corrupt");
+    assert!(catch_unwind(AssertUnwindSafe(|| answer(&store, &Ask::Admit("panicked", "")))).is_err());
+    assert_eq!(answer(&store, &Ask::Admit("sound", "")), "accepted");
+    assert_eq!(ids(&laboratory.plain()), ["sound"]);
+    assert_eq!((store.usage().unwrap(), laboratory.recomputed_usage()), (usage(1, 0), usage(1, 0)));
+}
+
+#[test]
 fn an_error_that_ends_the_transaction_is_heard_by_all_of_it_and_nothing_is_bound() {
     let laboratory = Laboratory::with(ROOMY);
     let (gate, warden) = Warden::new();
