@@ -3,10 +3,11 @@
 //! Each invariant is a sentence and the query that selects what offends against it. Each query is a read
 //! transaction of its own, so that auditing a live store never holds its WAL for long.
 
+use std::fs;
 use std::path::Path;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 /// A sentence that must hold, and the SQL that selects who breaks it: one text column.
 pub struct Invariant {
@@ -164,41 +165,105 @@ pub const INVARIANTS: &[Invariant] = &[
 /// What was found broken, one sentence each; empty means that all holds.
 ///
 /// # Errors
-/// A sentence if the file cannot be read as a database at all.
+/// A sentence if the file cannot be read: that says something of the machine, and nothing of what was stored.
 pub fn audit(path: &Path) -> Result<Vec<String>, String> {
-    let complain = |error: rusqlite::Error| {
-        format!("{} cannot be audited ({error}); give the path of a store that is there and readable", path.display())
-    };
-    let connection = open_to_look(path).map_err(complain)?;
-    Ok(INVARIANTS.iter().filter_map(|invariant| broken(&connection, invariant)).collect())
+    let connection = open(path)?;
+    let told = INVARIANTS.iter().filter_map(|invariant| match broken(&connection, invariant) {
+        Ok(sentence) => sentence.map(Ok),
+        Err(error) => Some(Err(unreadable(path, &error))),
+    });
+    told.collect()
 }
 
-/// Changes nothing, by its own settings. On a connection that is read-only by its flags, SQLite leaves the schema's CHECKs
-/// out, and its integrity check would pass over rows that break them.
-fn open_to_look(path: &Path) -> rusqlite::Result<Connection> {
-    let connection =
-        Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-    connection.pragma_update(None, "query_only", "ON")?;
-    Ok(connection)
-}
-
-fn broken(connection: &Connection, Invariant { sentence, offenders }: &Invariant) -> Option<String> {
+/// `Err` if the machine failed, which is no finding.
+fn broken(connection: &Connection, Invariant { sentence, offenders }: &Invariant) -> rusqlite::Result<Option<String>> {
     match select(connection, offenders) {
-        Ok(found) if found.is_empty() => None,
-        Ok(found) => Some(format!("{sentence}: broken by {}", name_some(&found))),
+        Ok(Offenders { count: 0, .. }) => Ok(None),
+        Ok(found) => Ok(Some(format!("{sentence}: broken by {}", name_some(&found)))),
+        Err(error) if is_of_the_machine(&error) => Err(error),
         // A query that can't even run, on a damaged schema for instance, is no "holds".
-        Err(error) => Some(format!("{sentence}: cannot be told ({error})")),
+        Err(error) => Ok(Some(format!("{sentence}: cannot be told ({error})"))),
     }
 }
 
-fn select(connection: &Connection, offenders: &str) -> rusqlite::Result<Vec<String>> {
-    connection.prepare(offenders)?.query_map([], |row| row.get::<_, String>(0))?.collect()
+/// That the file is one of our stores, whatever state it is in.
+///
+/// # Errors
+/// A sentence that says why it is none.
+pub fn is_store(path: &Path) -> Result<(), String> {
+    let id = open(path)?.query_row("SELECT application_id FROM pragma_application_id", [], |row| row.get(0));
+    match id.map_err(|error| unreadable(path, &error))? {
+        APPLICATION_ID => Ok(()),
+        other => Err(format!(
+            "{}: this is no store (application id {other}, not {APPLICATION_ID}); give the path of one",
+            path.display()
+        )),
+    }
 }
 
-fn name_some(offenders: &[String]) -> String {
-    let named: Vec<String> = offenders.iter().take(NAMED).map(|offender| format!("{offender:?}")).collect();
-    match offenders.len().saturating_sub(NAMED) {
+fn is_of_the_machine(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(
+            ErrorCode::DiskFull
+                | ErrorCode::SystemIoFailure
+                | ErrorCode::CannotOpen
+                | ErrorCode::OutOfMemory
+                | ErrorCode::DatabaseBusy
+        )
+    )
+}
+
+const APPLICATION_ID: i64 = 1_148_535_140;
+
+/// Nothing is written, and nothing new is left beside the file: the last connection to a store removes its log and its shared
+/// memory, but only if it may write. A log that waits to be recovered stays where it is; a journal would be rolled back, so
+/// beside one the connection is read-only, which leaves the schema's CHECKs out of SQLite's integrity check.
+fn open(path: &Path) -> Result<Connection, String> {
+    let waits = |suffix| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        fs::metadata(name).is_ok_and(|log| log.len() > 0)
+    };
+    let access = match waits("-journal") {
+        true => OpenFlags::SQLITE_OPEN_READ_ONLY,
+        false => OpenFlags::SQLITE_OPEN_READ_WRITE,
+    };
+    let told = |error| unreadable(path, &error);
+    // SQLite takes a bare name that begins with "file:" for a URI, whatever the flags.
+    let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(Path::new(".").join(path), flags).map_err(told)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, waits("-wal")).map_err(told)?;
+    connection.pragma_update(None, "query_only", true).map_err(told)?;
+    Ok(connection)
+}
+
+fn unreadable(path: &Path, error: &rusqlite::Error) -> String {
+    format!("{} cannot be audited ({error}); give the path of a store that is there and readable", path.display())
+}
+
+struct Offenders {
+    count: u64,
+    /// The first few.
+    named: Vec<String>,
+}
+
+fn select(connection: &Connection, offenders: &str) -> rusqlite::Result<Offenders> {
+    let mut statement = connection.prepare(offenders)?;
+    let mut rows = statement.query([])?;
+    let mut found = Offenders { count: 0, named: Vec::new() };
+    while let Some(row) = rows.next()? {
+        found.count += 1;
+        if found.named.len() < NAMED {
+            found.named.push(row.get(0)?);
+        }
+    }
+    Ok(found)
+}
+
+fn name_some(offenders: &Offenders) -> String {
+    let named: Vec<String> = offenders.named.iter().map(|offender| format!("{offender:?}")).collect();
+    match offenders.count - offenders.named.len() as u64 {
         0 => named.join(", "),
         more => format!("{} and {more} more", named.join(", ")),
     }
@@ -343,10 +408,10 @@ mod tests {
     fn no_invariant_holds_its_snapshot_once_it_is_told() {
         let (_folder, path) = store();
         let mut store = Store::open(&path, &LIMITS).unwrap();
-        let audited = open_to_look(&path).unwrap();
+        let audited = open(&path).unwrap();
         let checkpointer = Connection::open(&path).unwrap();
         for invariant in INVARIANTS {
-            assert_eq!(broken(&audited, invariant), None);
+            assert_eq!(broken(&audited, invariant).unwrap(), None);
             assert!(store.claim(8).unwrap().is_none());
             // One reader with an open snapshot, and the WAL could not be cut to nothing.
             let busy: i64 = checkpointer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).unwrap();

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::rc::Rc;
 
-use durable_admission::{Boundary, Observer, Snapshot, State, Store};
+use durable_admission::{Boundary, Error, Observer, Snapshot, State, Store};
 use rusqlite::Connection;
 
 use crate::child::{self, Crossing, PAYLOAD, REQUEST_ID, RESOLVE_TICK, TENANT};
@@ -192,9 +192,11 @@ impl Rehearsal {
         for table in TABLES {
             let store = copy(table)?;
             refuse_writes(&store, table)?;
-            // Not refused means that the verb does not write this table.
-            if let (crossed_before, Err(_)) = play(&store)? {
-                writes.push(WriteOrder { table, crossed_before });
+            match play(&store)? {
+                // The verb does not write this table.
+                (_, Ok(_)) => {}
+                (crossed_before, Err(Error::Corrupt(_))) => writes.push(WriteOrder { table, crossed_before }),
+                (_, Err(error)) => return Err(error.into()),
             }
         }
         Ok(Rehearsal { crossed, writes })
@@ -214,7 +216,8 @@ fn refuse_writes(store: &Path, table: &str) -> Result<(), Stop> {
              CREATE TRIGGER refuse_update BEFORE UPDATE ON {table} BEGIN SELECT RAISE(ABORT, 'refused'); END;"
         ))
     };
-    plant().map_err(|error| Stop::Broken(format!("no trigger can be planted on table {table}: {error}")))
+    // A table that is not there is broken; a disk that is full is not.
+    plant().map_err(|error| Error::from(error).into())
 }
 
 #[derive(Clone, Default)]

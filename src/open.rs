@@ -12,6 +12,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use crate::error::{Error, Result};
 use crate::limits::{Allowance, Limits};
 use crate::schema::{APPLICATION_ID, CREATE, SCHEMA_VERSION};
+use crate::wal;
 use crate::write::Write;
 
 /// Prepared statements kept per connection: all that the verbs use, with room to spare.
@@ -258,6 +259,8 @@ fn configure(path: &Path, connection: &Connection, options: OpenOptions) -> Resu
         ("fullfsync", "ON", "1"),
         ("checkpoint_fullfsync", "ON", "1"),
         ("trusted_schema", "OFF", "0"),
+        ("wal_autocheckpoint", wal::AUTOCHECKPOINT_PAGES, wal::AUTOCHECKPOINT_PAGES),
+        ("journal_size_limit", wal::KEPT_BYTES, wal::KEPT_BYTES),
     ] {
         connection.pragma_update(None, pragma, value)?;
         let found: i64 = connection.pragma_query_value(None, pragma, |row| row.get(0))?;
