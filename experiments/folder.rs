@@ -45,6 +45,15 @@ impl Folder {
         Folder::create_in(&std::env::temp_dir())
     }
 
+    /// As [`Folder::create`], in memory where the system keeps a folder there and `TMPDIR` does not say otherwise.
+    pub fn create_in_memory() -> Result<Folder, NotMeasured> {
+        let memory = Path::new("/dev/shm");
+        match std::env::var_os("TMPDIR").is_none() && memory.is_dir() {
+            true => Folder::create_in(memory).or_else(|_| Folder::create()),
+            false => Folder::create(),
+        }
+    }
+
     fn create_in(parent: &Path) -> Result<Folder, NotMeasured> {
         let told = |error| NotMeasured { what: sentence(parent, &error) };
         let parent = fs::canonicalize(parent).map_err(told)?;

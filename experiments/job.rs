@@ -22,7 +22,6 @@ use crate::process::NotMeasured;
 use crate::progress::{Progress, say};
 use crate::signal;
 
-/// How often a regenerated answer has to come out the same.
 const STEADY_RUNS: usize = 3;
 
 pub trait Job {
@@ -30,6 +29,11 @@ pub trait Job {
 
     /// All entries, in the order of the table.
     fn names(&self) -> Vec<&'static str>;
+
+    /// How often a regenerated answer has to come out the same.
+    fn steady_runs(&self) -> usize {
+        STEADY_RUNS
+    }
 
     /// Plays the selected entries.
     fn play(&self, selected: &[&'static str], progress: &Progress) -> Result<Played, NotMeasured>;
@@ -195,7 +199,10 @@ fn regenerate(order: &Order<'_>) -> Outcome {
     {
         return order.cannot(error);
     }
-    order.say(&format!("playing {STEADY_RUNS} times, for {}", order.file.display()));
+    order.say(&match order.job.steady_runs() {
+        1 => format!("for {}", order.file.display()),
+        times => format!("playing {times} times, for {}", order.file.display()),
+    });
     let nothing = nothing(subject);
     let held = baseline.as_ref().unwrap_or(&nothing);
     let played = match play_steadily(order) {
@@ -293,7 +300,7 @@ fn place_of(path: &Path) -> Option<PathBuf> {
 /// Plays several times. An entry whose answers vary from run to run was not measured.
 fn play_steadily(order: &Order<'_>) -> Result<Played, NotMeasured> {
     let mut first = order.play(1)?;
-    for _ in 1..STEADY_RUNS {
+    for _ in 1..order.job.steady_runs() {
         let again = order.play(1)?;
         for (seen, now) in first.seen.iter_mut().zip(again.seen) {
             match (&seen.run, now.run) {

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "no test file needs all of it")]
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
@@ -94,6 +94,20 @@ impl Place {
     /// What lies in the temporary folder.
     pub fn left(&self) -> Vec<String> {
         names(&self.temporary)
+    }
+
+    /// Waits until the kernel has let go of the locks of runs that were killed: a moment after they were reaped, or once a
+    /// child that was just being started has come to its exec.
+    pub fn until_nobody_holds_what_is_left(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        let is_held = |name: &String| {
+            let lock = File::open(self.temporary.join(name).join("lock"));
+            lock.is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
+        };
+        while self.left().iter().any(is_held) {
+            assert!(Instant::now() < deadline, "somebody still holds {:?}", self.left());
+            sleep(Duration::from_millis(1));
+        }
     }
 
     /// Processes whose arguments name something in the temporary folder: children of a run.
