@@ -254,6 +254,7 @@ fn sentence(path: &Path, error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Instant;
 
     use nix::errno::Errno;
@@ -468,6 +469,32 @@ mod tests {
             }
         });
         assert!(names(place.path()).is_empty());
+    }
+
+    /// Sweeping without pause, so that some come between the making of a folder and its lock.
+    #[test]
+    fn a_folder_that_is_swept_before_it_was_locked_is_made_again() {
+        let place = place();
+        let done = AtomicBool::new(false);
+        let mut made = Vec::new();
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        sweep(place.path())
+                    }
+                });
+            }
+            for _ in 0..200 {
+                let Ok((path, lock, _)) = make(place.path()) else { break };
+                let found = names(&path);
+                remove(&path);
+                drop(lock);
+                made.push(found);
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(made, vec![[LOCK]; 200]);
     }
 
     #[test]
