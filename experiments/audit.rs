@@ -459,4 +459,27 @@ mod tests {
         }
         assert_eq!(files.each_ref().map(|file| ask_stranger(file)), ["it is free"; 2]);
     }
+
+    /// Both can't be read by any query; only one of them says something of what was stored.
+    #[test]
+    fn what_the_machine_refuses_is_an_error_and_what_is_damaged_is_broken() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        durable_admission::Store::open(&path, &crate::fixture::LIMITS).unwrap().close().unwrap();
+        assert_eq!(audit(&path).unwrap(), [""; 0]);
+
+        // The shared memory of the WAL is never opened through a link.
+        let shared_memory = folder.path().join("store.db-shm");
+        std::os::unix::fs::symlink("elsewhere", &shared_memory).unwrap();
+        let said = audit(&path).unwrap_err();
+        assert!(said.contains("store.db cannot be audited (") && said.contains("readable"), "{said}");
+        fs::remove_file(&shared_memory).unwrap();
+
+        Connection::open(&path).unwrap().execute_batch("DROP TABLE effect").unwrap();
+        let broken = audit(&path).unwrap();
+        assert!(
+            broken.iter().any(|sentence| sentence.ends_with("cannot be told (no such table: effect)")),
+            "{broken:?}"
+        );
+    }
 }
