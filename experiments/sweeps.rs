@@ -5,9 +5,12 @@
 
 pub mod ground;
 pub mod exhaustive;
+pub mod kill;
 
+mod aftermath;
 mod bench;
 mod perform;
+mod stage;
 mod tour;
 mod world;
 
@@ -24,12 +27,20 @@ use crate::process::NotMeasured;
 use crate::progress::Progress;
 use ground::Ground;
 
-pub const SWEEPS: [Sweep; 1] = [Sweep {
-    name: "exhaustive",
-    shows: "in every state of a small world every verb answers and leaves behind what the reference model says",
-    run: exhaustive::sweep,
-    replay: None,
-}];
+pub const SWEEPS: [Sweep; 2] = [
+    Sweep {
+        name: "exhaustive",
+        shows: "in every state of a small world every verb answers and leaves behind what the reference model says",
+        run: exhaustive::sweep,
+        replay: None,
+    },
+    Sweep {
+        name: "kill",
+        shows: "a process that dies at any write, truncate, sync or delete of any verb leaves the state before or the state after, and the same request again puts it right",
+        run: kill::sweep,
+        replay: Some(kill::replay),
+    },
+];
 
 pub struct Sweep {
     pub name: &'static str,
