@@ -6,6 +6,7 @@
 pub mod ground;
 pub mod exhaustive;
 pub mod kill;
+pub mod fault;
 
 mod aftermath;
 mod bench;
@@ -27,7 +28,7 @@ use crate::process::NotMeasured;
 use crate::progress::Progress;
 use ground::Ground;
 
-pub const SWEEPS: [Sweep; 2] = [
+pub const SWEEPS: [Sweep; 3] = [
     Sweep {
         name: "exhaustive",
         shows: "in every state of a small world every verb answers and leaves behind what the reference model says",
@@ -39,6 +40,12 @@ pub const SWEEPS: [Sweep; 2] = [
         shows: "a process that dies at any write, truncate, sync or delete of any verb leaves the state before or the state after, and the same request again puts it right",
         run: kill::sweep,
         replay: Some(kill::replay),
+    },
+    Sweep {
+        name: "fault",
+        shows: "whatever fault a disk reports at whatever call, an answer is the state after, an error the state before or after, and the same request again puts it right",
+        run: fault::sweep,
+        replay: Some(fault::replay),
     },
 ];
 

@@ -4,16 +4,14 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use durable_admission::Store;
+use durable_admission::OpenOptions;
 use rusqlite::Connection;
 
 use super::bench::whole_state;
-use super::perform::{Said, library_limits, perform};
-use super::stage::{Asked, Held, OPENED, told};
+use super::stage::{Asked, Held, Reply, told};
 use crate::audit::audit;
 use crate::disk::log::Role;
 use crate::disk::recorder::beside;
-use crate::model::FIXTURE;
 use crate::process::NotMeasured;
 
 /// What stock SQLite makes of the files, on a copy: the library is to find them as they were left, and recover them by
@@ -65,17 +63,19 @@ fn audited(path: &Path) -> Result<(), String> {
     if broken.is_empty() { Ok(()) } else { Err(format!("the audit says: {}", broken.join("; "))) }
 }
 
-/// Opens the store that was found to hold `found`, and asks again. The error is a sentence: an answer, or a state after
+/// Opens the store that was found to hold `found`, and asks again. The error is a sentence: a reply, or a state after
 /// it, other than the model's.
 ///
 /// # Errors
 /// As [`look`].
 pub fn ask_again(path: &Path, asked: &Asked, found: &Held) -> Result<Result<Held, String>, NotMeasured> {
-    let (after, answer) = match model_after(asked, found) {
+    // A verb is asked of a store: one is created where there is none.
+    let expected = Asked::Open.step(found).and_then(|(opened, _)| asked.step(&opened));
+    let (after, reply) = match expected {
         Ok(expected) => expected,
         Err(sentence) => return Ok(Err(sentence)),
     };
-    if let Err(sentence) = answered(path, asked, &answer) {
+    if let Err(sentence) = replies(path, asked, &reply) {
         return Ok(Err(sentence));
     }
     Ok(look(path)?.and_then(|held| match held == after {
@@ -84,22 +84,23 @@ pub fn ask_again(path: &Path, asked: &Asked, found: &Held) -> Result<Result<Held
     }))
 }
 
-/// A verb is asked of a store, so one is created first where there is none.
-fn model_after(asked: &Asked, found: &Held) -> Result<(Held, String), String> {
-    asked.step(&Asked::Open.step(found)?.0)
+fn replies(path: &Path, asked: &Asked, expected: &Reply) -> Result<(), String> {
+    let mut store = None;
+    let reply = asked
+        .put(path, OpenOptions::default(), &mut store)
+        .map_err(|error| format!("asked again it failed ({error})"))?;
+    if let Some(store) = store {
+        store.close().map_err(|error| format!("asked again it can't be closed ({error})"))?;
+    }
+    match reply == *expected {
+        true => Ok(()),
+        false => Err(format!("asked again it said {}, not {}", reply.name(), expected.name())),
+    }
 }
 
-fn answered(path: &Path, asked: &Asked, expected: &str) -> Result<(), String> {
-    let mut store = Store::open(path, &library_limits(&FIXTURE))
-        .map_err(|error| format!("the library can't open what was left ({error})"))?;
-    let answer = match asked {
-        Asked::Open => OPENED.to_owned(),
-        Asked::Verb(verb) => match perform(&mut store, verb) {
-            Said::Heard(Ok(answer)) => answer.name().to_owned(),
-            Said::Heard(Err(error)) => error.name().to_owned(),
-            Said::Failed(error) => return Err(format!("asked again it failed ({error})")),
-        },
-    };
-    store.close().map_err(|error| format!("asked again it can't be closed ({error})"))?;
-    if answer == expected { Ok(()) } else { Err(format!("asked again it answered {answer}, not {expected}")) }
+/// Memory is what such a folder is made of.
+pub fn remove_folder_of(path: &Path) {
+    if let Some(folder) = path.parent() {
+        let _ = fs::remove_dir_all(folder);
+    }
 }

@@ -4,25 +4,22 @@
 //! 73; the last is to die at a point that is not there, and has to come to its ordinary end instead.
 
 use std::fmt;
-use std::fs;
 use std::mem;
 use std::path::Path;
 use std::str::FromStr;
 
-use durable_admission::Store;
+use durable_admission::OpenOptions;
 use serde::{Serialize, Serializer};
 
-use super::aftermath::{ask_again, look};
+use super::aftermath::{ask_again, look, remove_folder_of};
 use super::ground::Ground;
-use super::perform::{Said, library_limits, perform};
-use super::stage::{Asked, Left, OPENED, Prepared, STAGES, Stage, lay_out, told};
+use super::stage::{Asked, Left, Prepared, STAGES, Stage, lay_out, told};
 use super::{Found, Replay};
 use crate::child::{self, deadline};
 use crate::disk::log::{Entry, Log};
 use crate::disk::plan::{Call, Plan, Side};
 use crate::disk::recorder::Recorder;
 use crate::disk::vfs;
-use crate::model::FIXTURE;
 use crate::process::{Child, NotMeasured, PLANNED_EXIT_CODE, PlannedDeath, die_at, tell_parent};
 
 /// How the store is found, and how the child that asked its verb ends if nothing kills it.
@@ -191,11 +188,9 @@ fn measure(ground: &Ground<'_>, scene: Scene) -> Result<Result<Measured, String>
     lay_out(&prepared.files, &path)?;
     let mut child = Child::spawn(&child::victim(&path, &scene.to_string(), None)?)?;
     let answer = child.expect_line(deadline())?;
-    if child::answer_in(&answer) != Some(&prepared.answer) {
-        return Ok(Err(format!(
-            "{scene}: undisturbed the child said {answer:?}, not the answer {:?}",
-            prepared.answer
-        )));
+    let expected = prepared.reply.name();
+    if child::answer_in(&answer) != Some(expected) {
+        return Ok(Err(format!("{scene}: undisturbed the child said {answer:?}, not the answer {expected:?}")));
     }
     let calls = child.expect_line(deadline())?;
     child.finish_well(deadline())?;
@@ -236,7 +231,7 @@ impl Measured {
         let mut child = Child::spawn(&child::victim(&path, &self.scene.to_string(), Some(&place.to_string()))?)?;
         let answered = place.at > self.before_answer;
         if answered {
-            child.expect(&child::answer_line(&self.prepared.answer), deadline())?;
+            child.expect(&child::answer_line(self.prepared.reply.name()), deadline())?;
         }
         match point {
             Some(_) => {
@@ -254,7 +249,7 @@ impl Measured {
     }
 
     fn judge(&self, path: &Path, place: Place, answered: bool) -> Result<Outcome, NotMeasured> {
-        let Prepared { asked, before, after, answer, .. } = &self.prepared;
+        let Prepared { asked, before, after, reply, .. } = &self.prepared;
         let convicted = |fate, what: String| {
             let died = match place.at > self.calls.len() as u64 {
                 true => "after its ordinary end".to_owned(),
@@ -273,8 +268,12 @@ impl Measured {
         let fate = match (&found == before, &found == after) {
             (_, true) => Fate::After,
             (true, false) if answered => {
-                let what =
-                    format!("{answer} was acknowledged and is lost: found {}, not {}", told(before), told(after));
+                let what = format!(
+                    "{} was acknowledged and is lost: found {}, not {}",
+                    reply.name(),
+                    told(before),
+                    told(after)
+                );
                 return Ok(convicted(Fate::Lost, what));
             }
             (true, false) => Fate::Before,
@@ -294,13 +293,6 @@ impl Measured {
     }
 }
 
-/// Memory is what such a folder is made of.
-fn remove_folder_of(path: &Path) {
-    if let Some(folder) = path.parent() {
-        let _ = fs::remove_dir_all(folder);
-    }
-}
-
 /// In the child: asks the verb on the recording disk, and dies where it is told to.
 ///
 /// # Errors
@@ -317,20 +309,15 @@ pub fn be_killed(store: &Path, scene: Scene, place: Option<Place>) -> Result<(),
         }));
     }
     let _recording = vfs::record(&recorder);
-    let mut store = Store::open(store, &library_limits(&FIXTURE)).map_err(|error| error.to_string())?;
-    let answer = match scene.stage.asked() {
-        Asked::Open => OPENED.to_owned(),
-        Asked::Verb(verb) => match perform(&mut store, &verb) {
-            Said::Heard(Ok(answer)) => answer.name().to_owned(),
-            Said::Heard(Err(error)) => return Err(error.name().to_owned()),
-            Said::Failed(error) => return Err(error.to_string()),
-        },
-    };
-    tell_parent(&child::answer_line(&answer));
-    recorder.acknowledged(0, &answer);
-    match scene.form {
-        Form::Closing => store.close().map_err(|error| error.to_string())?,
-        Form::Kept | Form::Checkpointing => mem::forget(store),
+    let mut open = None;
+    let asked = scene.stage.asked();
+    let reply = asked.put(store, OpenOptions::default(), &mut open).map_err(|error| error.to_string())?;
+    tell_parent(&child::answer_line(reply.name()));
+    recorder.acknowledged(0, reply.name());
+    match (scene.form, open) {
+        (Form::Closing, Some(open)) => open.close().map_err(|error| error.to_string())?,
+        (Form::Kept | Form::Checkpointing, open) => mem::forget(open),
+        (Form::Closing, None) => {}
     }
     let (calls, before_answer) = calls_of(&recorder.log());
     if calls.len() as u64 != recorder.total(Call::CHANGING) {
@@ -522,4 +509,25 @@ impl Figures {
 
 fn in_order_of_rows<T: Serialize, S: Serializer>(rows: &[(&'static str, T)], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(rows.iter().map(|(name, row)| (name, row)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_point_is_found_by_its_name() {
+        for text in ["initialise.closing.1.before", "cancel.checkpointing.20.after"] {
+            assert_eq!(text.parse::<Point>().map(|point| point.to_string()), Ok(text.to_owned()));
+        }
+        for text in ["", "admit", "admit.closing", "admit.closing.0.after", "initialise.kept.1.before"] {
+            assert!(text.parse::<Point>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_answer_keeps_its_place_in_the_list_of_calls() {
+        let calls = ["write of wal", "sync of wal", "delete of wal"].map(str::to_owned);
+        assert_eq!(in_order(&calls, 2), "write of wal, sync of wal, the answer, delete of wal");
+    }
 }

@@ -4,14 +4,14 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use durable_admission::Store;
+use durable_admission::{self as library, OpenOptions, Store};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
 use super::perform::{Said, library_limits, perform};
 use crate::disk::log::{Files, Role};
 use crate::disk::recorder::beside;
-use crate::model::{FIXTURE, Request, State, Token, Verb, step};
+use crate::model::{Answer, Error, FIXTURE, Request, State, Token, Verb, step};
 use crate::process::NotMeasured;
 
 pub struct Stage {
@@ -68,8 +68,8 @@ pub struct Prepared {
     pub files: Files,
     pub before: Held,
     pub after: Held,
-    /// What the verb has to answer where nothing goes wrong.
-    pub answer: String,
+    /// What has to be said where nothing goes wrong.
+    pub reply: Reply,
 }
 
 impl Stage {
@@ -100,8 +100,8 @@ impl Stage {
                 prelude.iter().try_fold(start, |state, verb| step(&FIXTURE, &state, verb).map(|(after, _)| after));
             before = Some(end.map_err(|error| failed(error.name().to_owned()))?);
         }
-        let (after, answer) = asked.step(&before).map_err(failed)?;
-        Ok(Prepared { asked, files, before, after, answer })
+        let (after, reply) = asked.step(&before).map_err(failed)?;
+        Ok(Prepared { asked, files, before, after, reply })
     }
 }
 
@@ -154,25 +154,65 @@ pub fn lay_out(files: &Files, path: &Path) -> Result<(), NotMeasured> {
     Ok(())
 }
 
-impl Asked {
-    /// What the model says: the state after it, and the answer.
-    ///
-    /// # Errors
-    /// A sentence where the model has no answer to it.
-    pub fn step(&self, held: &Held) -> Result<(Held, String), String> {
-        match (self, held) {
-            (Asked::Open, held) => Ok((Some(held.clone().unwrap_or_default()), OPENED.to_owned())),
-            (Asked::Verb(verb), Some(state)) => match step(&FIXTURE, state, verb) {
-                Ok((after, answer)) => Ok((Some(after), answer.name().to_owned())),
-                Err(error) => Err(error.name().to_owned()),
-            },
-            (Asked::Verb(verb), None) => Err(format!("{verb:?} of no store")),
+/// What a store says that works.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    Opened,
+    /// An answer, or an error that follows from the protocol.
+    Said(Result<Answer, Error>),
+}
+
+impl Reply {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Reply::Opened => "opened",
+            Reply::Said(Ok(answer)) => answer.name(),
+            Reply::Said(Err(error)) => error.name(),
         }
     }
 }
 
-/// What an opening that went well is called.
-pub const OPENED: &str = "opened";
+impl Asked {
+    /// What the model says: the state after it, and the reply.
+    ///
+    /// # Errors
+    /// A sentence for a verb that is asked of no store.
+    pub fn step(&self, held: &Held) -> Result<(Held, Reply), String> {
+        match (self, held) {
+            (Asked::Open, held) => Ok((Some(held.clone().unwrap_or_default()), Reply::Opened)),
+            (Asked::Verb(verb), Some(state)) => Ok(match step(&FIXTURE, state, verb) {
+                Ok((after, answer)) => (Some(after), Reply::Said(Ok(answer))),
+                Err(error) => (held.clone(), Reply::Said(Err(error))),
+            }),
+            (Asked::Verb(verb), None) => Err(format!("{verb:?} of no store")),
+        }
+    }
+
+    /// Asks the real store at `path`. One is opened where none is open; opening an open one closes it first.
+    ///
+    /// # Errors
+    /// What the model doesn't know: errors of the machine, also of the opening.
+    pub fn put(&self, path: &Path, options: OpenOptions, store: &mut Option<Store>) -> Result<Reply, library::Error> {
+        let open = || Store::open_with(path, &library_limits(&FIXTURE), options);
+        match self {
+            Asked::Open => {
+                *store = None;
+                *store = Some(open()?);
+                Ok(Reply::Opened)
+            }
+            Asked::Verb(verb) => {
+                let store = match store {
+                    Some(store) => store,
+                    None => store.insert(open()?),
+                };
+                match perform(store, verb) {
+                    Said::Heard(heard) => Ok(Reply::Said(heard)),
+                    Said::Failed(error) => Err(error),
+                }
+            }
+        }
+    }
+}
 
 /// A store's contents in a few words.
 pub fn told(held: &Held) -> String {
