@@ -5,9 +5,13 @@
 
 pub mod ground;
 pub mod exhaustive;
+pub mod kill;
+pub mod fault;
 
+mod aftermath;
 mod bench;
 mod perform;
+mod stage;
 mod tour;
 mod world;
 
@@ -24,12 +28,26 @@ use crate::process::NotMeasured;
 use crate::progress::Progress;
 use ground::Ground;
 
-pub const SWEEPS: [Sweep; 1] = [Sweep {
-    name: "exhaustive",
-    shows: "in every state of a small world every verb answers and leaves behind what the reference model says",
-    run: exhaustive::sweep,
-    replay: None,
-}];
+pub const SWEEPS: [Sweep; 3] = [
+    Sweep {
+        name: "exhaustive",
+        shows: "in every state of a small world every verb answers and leaves behind what the reference model says",
+        run: exhaustive::sweep,
+        replay: None,
+    },
+    Sweep {
+        name: "kill",
+        shows: "a process that dies at any write, truncate, sync or delete of any verb leaves the state before or the state after, and the same request again puts it right",
+        run: kill::sweep,
+        replay: Some(kill::replay),
+    },
+    Sweep {
+        name: "fault",
+        shows: "whatever fault a disk reports at whatever call, an answer is the state after, an error the state before or after, and the same request again puts it right",
+        run: fault::sweep,
+        replay: Some(fault::replay),
+    },
+];
 
 pub struct Sweep {
     pub name: &'static str,
