@@ -5,9 +5,13 @@
 
 pub mod ground;
 pub mod exhaustive;
+pub mod power;
 
 mod bench;
+mod counterexample;
+mod journey;
 mod perform;
+mod recovery;
 mod tour;
 mod world;
 
@@ -24,12 +28,20 @@ use crate::process::NotMeasured;
 use crate::progress::Progress;
 use ground::Ground;
 
-pub const SWEEPS: [Sweep; 1] = [Sweep {
-    name: "exhaustive",
-    shows: "in every state of a small world every verb answers and leaves behind what the reference model says",
-    run: exhaustive::sweep,
-    replay: None,
-}];
+pub const SWEEPS: [Sweep; 2] = [
+    Sweep {
+        name: "exhaustive",
+        shows: "in every state of a small world every verb answers and leaves behind what the reference model says",
+        run: exhaustive::sweep,
+        replay: None,
+    },
+    Sweep {
+        name: "power",
+        shows: "after a power cut anywhere in a run over all verbs there is all that was acknowledged, and no half verb",
+        run: power::sweep,
+        replay: Some(power::replay),
+    },
+];
 
 pub struct Sweep {
     pub name: &'static str,
