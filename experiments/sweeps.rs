@@ -6,6 +6,7 @@
 pub mod ground;
 pub mod exhaustive;
 pub mod power;
+pub mod teeth;
 
 mod bench;
 mod counterexample;
@@ -28,7 +29,7 @@ use crate::process::NotMeasured;
 use crate::progress::Progress;
 use ground::Ground;
 
-pub const SWEEPS: [Sweep; 2] = [
+pub const SWEEPS: [Sweep; 3] = [
     Sweep {
         name: "exhaustive",
         shows: "in every state of a small world every verb answers and leaves behind what the reference model says",
@@ -40,6 +41,12 @@ pub const SWEEPS: [Sweep; 2] = [
         shows: "after a power cut anywhere in a run over all verbs there is all that was acknowledged, and no half verb",
         run: power::sweep,
         replay: Some(power::replay),
+    },
+    Sweep {
+        name: "teeth",
+        shows: "the power sweep convicts every setting and every disk that is wrong",
+        run: teeth::sweep,
+        replay: Some(teeth::replay),
     },
 ];
 

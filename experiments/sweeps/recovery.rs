@@ -92,12 +92,33 @@ impl<'r> Recovery<'r> {
     /// # Errors
     /// As [`Recovery::judge`].
     pub fn judge_disk(&self, disk: &Disk, acknowledged: usize, called: usize) -> Result<Verdict, NotMeasured> {
+        self.at_a_place(|place| self.recover(disk, place, acknowledged, called))
+    }
+
+    /// The same in a folder where another disk lies already.
+    ///
+    /// # Errors
+    /// As [`Recovery::judge`].
+    pub fn judge_disk_after(
+        &self,
+        other: &Disk,
+        disk: &Disk,
+        acknowledged: usize,
+        called: usize,
+    ) -> Result<Verdict, NotMeasured> {
+        self.at_a_place(|place| {
+            lay_out(other, &place.library)?;
+            self.recover(disk, place, acknowledged, called)
+        })
+    }
+
+    fn at_a_place(&self, judge: impl FnOnce(&Place) -> Result<Verdict, NotMeasured>) -> Result<Verdict, NotMeasured> {
         let idle = self.places.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).pop();
         let place = match idle {
             Some(place) => place,
             None => self.make_place()?,
         };
-        let verdict = self.recover(disk, &place, acknowledged, called);
+        let verdict = judge(&place);
         self.places.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(place);
         verdict
     }
