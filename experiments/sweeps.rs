@@ -7,11 +7,16 @@ pub mod ground;
 pub mod exhaustive;
 pub mod kill;
 pub mod fault;
+pub mod power;
+pub mod teeth;
 
 mod aftermath;
 mod bench;
+mod counterexample;
+mod journey;
 mod perform;
 mod stage;
+mod recovery;
 mod tour;
 mod world;
 
@@ -28,7 +33,7 @@ use crate::process::NotMeasured;
 use crate::progress::Progress;
 use ground::Ground;
 
-pub const SWEEPS: [Sweep; 3] = [
+pub const SWEEPS: [Sweep; 5] = [
     Sweep {
         name: "exhaustive",
         shows: "in every state of a small world every verb answers and leaves behind what the reference model says",
@@ -46,6 +51,18 @@ pub const SWEEPS: [Sweep; 3] = [
         shows: "whatever fault a disk reports at whatever call, an answer is the state after, an error the state before or after, and the same request again puts it right",
         run: fault::sweep,
         replay: Some(fault::replay),
+    },
+    Sweep {
+        name: "power",
+        shows: "after a power cut anywhere in a run over all verbs there is all that was acknowledged, and no half verb",
+        run: power::sweep,
+        replay: Some(power::replay),
+    },
+    Sweep {
+        name: "teeth",
+        shows: "the power sweep convicts every setting and every disk that is wrong",
+        run: teeth::sweep,
+        replay: Some(teeth::replay),
     },
 ];
 
