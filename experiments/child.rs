@@ -11,6 +11,7 @@ use durable_admission::{Boundary, Error, Observer, Request, Store, Token};
 use crate::fixture;
 use crate::process::{self, NotMeasured, Start};
 use crate::record::Payload;
+use crate::sweeps::worker::{self, Work};
 
 /// No child of a sound run comes near it, on a busy machine neither.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -28,6 +29,8 @@ pub enum Role {
     Crash { parent: u32, store: PathBuf, boundary: Boundary },
     /// Opens the store, waits to be let go, admits one request.
     Race { parent: u32, store: PathBuf, request_id: String, tenant: String, payload: String },
+    /// Opens the store, waits to be let go, performs mixed verbs and tells of each call.
+    Work(Work),
 }
 
 /// How the parent starts a child that is to die at `boundary`.
@@ -57,16 +60,19 @@ impl Role {
         let told = match self {
             Role::Crash { parent, store, boundary } => {
                 process::child_started(parent);
-                crash(&store, boundary)
+                crash(&store, boundary).map(Some)
             }
             Role::Race { parent, store, request_id, tenant, payload } => {
                 process::child_started(parent);
-                race(&store, Request { request_id: &request_id, tenant: &tenant, payload: &payload })
+                race(&store, Request { request_id: &request_id, tenant: &tenant, payload: &payload }).map(Some)
             }
+            Role::Work(work) => worker::work(&work).map(|()| None),
         };
         match told {
             Ok(answer) => {
-                process::tell_parent(&format!("{ANSWER}{answer}"));
+                if let Some(answer) = answer {
+                    process::tell_parent(&format!("{ANSWER}{answer}"));
+                }
                 ExitCode::SUCCESS
             }
             Err(error) => {

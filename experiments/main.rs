@@ -15,6 +15,7 @@ mod crash;
 mod child;
 #[allow(dead_code, reason = "more sweeps are on their way")]
 mod sweeps;
+mod dice;
 mod fixture;
 mod record;
 #[allow(dead_code, reason = "the sweeps will use the rest")]

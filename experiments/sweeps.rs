@@ -5,9 +5,14 @@
 
 pub mod ground;
 pub mod exhaustive;
+pub mod histories;
+pub mod nemesis;
+pub mod worker;
 
 mod bench;
+mod crowd;
 mod perform;
+mod reopen;
 mod tour;
 mod world;
 
@@ -24,11 +29,23 @@ use crate::process::NotMeasured;
 use crate::progress::Progress;
 use ground::Ground;
 
-pub const SWEEPS: [Sweep; 1] = [Sweep {
-    name: "exhaustive",
-    shows: "in every state of a small world every verb answers and leaves behind what the reference model says",
-    run: exhaustive::sweep,
-}];
+pub const SWEEPS: [Sweep; 3] = [
+    Sweep {
+        name: "exhaustive",
+        shows: "in every state of a small world every verb answers and leaves behind what the reference model says",
+        run: exhaustive::sweep,
+    },
+    Sweep {
+        name: "histories",
+        shows: "what twelve processes at once heard, some killed in the middle, and what is found afterwards has one order",
+        run: histories::sweep,
+    },
+    Sweep {
+        name: "nemesis",
+        shows: "of all that twelve processes at once had heard when SIGKILL met them, round after round, nothing is lost",
+        run: nemesis::sweep,
+    },
+];
 
 pub struct Sweep {
     pub name: &'static str,
