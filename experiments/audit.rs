@@ -3,9 +3,10 @@
 //! Each invariant is a sentence and the query that selects what offends against it. Each query is a read
 //! transaction of its own, so that auditing a live store never holds its WAL for long.
 
+use std::fs;
 use std::path::Path;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 /// A sentence that must hold, and the SQL that selects who breaks it: one text column.
 pub struct Invariant {
@@ -163,18 +164,15 @@ pub const INVARIANTS: &[Invariant] = &[
 /// What was found broken, one sentence each; empty means that all holds.
 ///
 /// # Errors
-/// A sentence if the file cannot be read as a database at all.
+/// A sentence if the file cannot be read: that says something of the machine, and nothing of what was stored.
 pub fn audit(path: &Path) -> Result<Vec<String>, String> {
-    let complain = |error: rusqlite::Error| {
-        format!("{} cannot be audited ({error}); give the path of a store that is there and readable", path.display())
-    };
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags).map_err(complain)?;
+    let connection = open(path)?;
     let mut broken = Vec::new();
     for Invariant { sentence, offenders } in INVARIANTS {
         match select(&connection, offenders) {
-            Ok(found) if found.is_empty() => {}
+            Ok(Offenders { count: 0, .. }) => {}
             Ok(found) => broken.push(format!("{sentence}: broken by {}", name_some(&found))),
+            Err(error) if is_of_the_machine(&error) => return Err(unreadable(path, &error)),
             // A query that can't even run, on a damaged schema for instance, is no "holds".
             Err(error) => broken.push(format!("{sentence}: cannot be told ({error})")),
         }
@@ -182,13 +180,82 @@ pub fn audit(path: &Path) -> Result<Vec<String>, String> {
     Ok(broken)
 }
 
-fn select(connection: &Connection, offenders: &str) -> rusqlite::Result<Vec<String>> {
-    connection.prepare(offenders)?.query_map([], |row| row.get::<_, String>(0))?.collect()
+/// That the file is one of our stores, whatever state it is in.
+///
+/// # Errors
+/// A sentence that says why it is none.
+pub fn is_store(path: &Path) -> Result<(), String> {
+    let id = open(path)?.query_row("SELECT application_id FROM pragma_application_id", [], |row| row.get(0));
+    match id.map_err(|error| unreadable(path, &error))? {
+        APPLICATION_ID => Ok(()),
+        other => Err(format!(
+            "{}: this is no store (application id {other}, not {APPLICATION_ID}); give the path of one",
+            path.display()
+        )),
+    }
 }
 
-fn name_some(offenders: &[String]) -> String {
-    let named: Vec<String> = offenders.iter().take(NAMED).map(|offender| format!("{offender:?}")).collect();
-    match offenders.len().saturating_sub(NAMED) {
+fn is_of_the_machine(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(
+            ErrorCode::DiskFull
+                | ErrorCode::SystemIoFailure
+                | ErrorCode::CannotOpen
+                | ErrorCode::OutOfMemory
+                | ErrorCode::DatabaseBusy
+        )
+    )
+}
+
+const APPLICATION_ID: i64 = 1_148_535_140;
+
+/// Nothing is written, and nothing new is left beside the file: the last connection to a store removes its log and its shared
+/// memory, but only if it may write. Where a log or journal waits to be recovered it stays, so that connection may not.
+fn open(path: &Path) -> Result<Connection, String> {
+    let waits = |suffix| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        fs::metadata(name).is_ok_and(|log| log.len() > 0)
+    };
+    let access = match waits("-wal") || waits("-journal") {
+        true => OpenFlags::SQLITE_OPEN_READ_ONLY,
+        false => OpenFlags::SQLITE_OPEN_READ_WRITE,
+    };
+    let told = |error| unreadable(path, &error);
+    // SQLite takes a bare name that begins with "file:" for a URI, whatever the flags.
+    let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(Path::new(".").join(path), flags).map_err(told)?;
+    connection.pragma_update(None, "query_only", true).map_err(told)?;
+    Ok(connection)
+}
+
+fn unreadable(path: &Path, error: &rusqlite::Error) -> String {
+    format!("{} cannot be audited ({error}); give the path of a store that is there and readable", path.display())
+}
+
+struct Offenders {
+    count: u64,
+    /// The first few.
+    named: Vec<String>,
+}
+
+fn select(connection: &Connection, offenders: &str) -> rusqlite::Result<Offenders> {
+    let mut statement = connection.prepare(offenders)?;
+    let mut rows = statement.query([])?;
+    let mut found = Offenders { count: 0, named: Vec::new() };
+    while let Some(row) = rows.next()? {
+        found.count += 1;
+        if found.named.len() < NAMED {
+            found.named.push(row.get(0)?);
+        }
+    }
+    Ok(found)
+}
+
+fn name_some(offenders: &Offenders) -> String {
+    let named: Vec<String> = offenders.named.iter().map(|offender| format!("{offender:?}")).collect();
+    match offenders.count - offenders.named.len() as u64 {
         0 => named.join(", "),
         more => format!("{} and {more} more", named.join(", ")),
     }

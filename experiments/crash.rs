@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::rc::Rc;
 
-use durable_admission::{Boundary, Observer, Snapshot, State, Store};
+use durable_admission::{Boundary, Error, Observer, Snapshot, State, Store};
 use rusqlite::Connection;
 
 use crate::child::{self, Crossing, PAYLOAD, REQUEST_ID, RESOLVE_TICK, TENANT};
@@ -161,9 +161,11 @@ fn write_orders(crossing: Crossing, prepared: &Path, scratch: &Path) -> Result<V
         refuse_writes(&store, table)?;
         let crossed = Crossed::default();
         let mut store = Store::open(&store, &fixture::LIMITS)?.observed_by(crossed.clone());
-        // Not refused means that the verb does not write this table.
-        if crossing.play(&mut store).is_err() {
-            orders.push(WriteOrder { table, crossed_before: crossed.0.take() });
+        match crossing.play(&mut store) {
+            // The verb does not write this table.
+            Ok(_) => {}
+            Err(Error::Corrupt(_)) => orders.push(WriteOrder { table, crossed_before: crossed.0.take() }),
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(orders)
@@ -178,7 +180,8 @@ fn refuse_writes(store: &Path, table: &str) -> Result<(), Stop> {
              CREATE TRIGGER refuse_update BEFORE UPDATE ON {table} BEGIN SELECT RAISE(ABORT, 'refused'); END;"
         ))
     };
-    plant().map_err(|error| Stop::Broken(format!("no trigger can be planted on table {table}: {error}")))
+    // A table that is not there is broken; a disk that is full is not.
+    plant().map_err(|error| Error::from(error).into())
 }
 
 #[derive(Clone, Default)]

@@ -9,6 +9,7 @@ use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use nix::fcntl::OFlag;
@@ -24,6 +25,8 @@ const LOCK_IN_THE_MAKING: &str = "lock.new";
 const KEPT: &str = "kept";
 /// A folder without a lock is just being made, or just being removed, unless it has lain still for this long.
 const STALE_AFTER: Duration = Duration::from_secs(60);
+/// SQLite opens no path of more than 512 bytes; what we put below the temporary folder needs some of them.
+const LONGEST_BYTES: usize = 380;
 /// Less room than this is no room, in bytes: one store with its log needs about so much.
 const ROOM: usize = 1 << 20;
 
@@ -32,6 +35,7 @@ pub struct Folder {
     path: PathBuf,
     /// Held, never used: the lock lives as long as this does.
     _lock: File,
+    spare: Spare,
     undo: Option<OnInterrupt>,
 }
 
@@ -53,17 +57,23 @@ impl Folder {
     fn create_in(parent: &Path) -> Result<Folder, NotMeasured> {
         let told = |error| NotMeasured { what: sentence(parent, &error) };
         let parent = fs::canonicalize(parent).map_err(told)?;
+        if parent.as_os_str().len() > LONGEST_BYTES {
+            return Err(told(ErrorKind::InvalidFilename.into()));
+        }
         sweep(&parent);
         // The folder is there and registered in one step; an interrupt comes before or after.
         let mut hold = signal::hold();
         let made = make(&parent);
-        let undo = made.as_ref().ok().map(|(path, _)| {
-            let path = path.clone();
-            hold.on_interrupt(move || remove(&path))
+        let undo = made.as_ref().ok().map(|(path, _, spare)| {
+            let (path, spare) = (path.clone(), spare.clone());
+            hold.on_interrupt(move || {
+                spare.give_back();
+                remove(&path);
+            })
         });
         drop(hold);
-        let (path, lock) = made.map_err(told)?;
-        Ok(Folder { path, _lock: lock, undo })
+        let (path, lock, spare) = made.map_err(told)?;
+        Ok(Folder { path, _lock: lock, spare, undo })
     }
 
     pub fn path(&self) -> &Path {
@@ -100,6 +110,7 @@ impl Drop for Folder {
     fn drop(&mut self) {
         // Only what is still registered is ours to remove. Taken back last: an interrupt meanwhile ends what we began.
         if self.undo.is_some() {
+            self.spare.give_back();
             remove(&self.path);
         }
     }
@@ -148,17 +159,44 @@ fn abandoned(path: &Path) -> io::Result<Option<Abandoned>> {
     }
 }
 
-fn make(parent: &Path) -> io::Result<(PathBuf, File)> {
+/// Open files kept for the removal: where a run needs as many as it may have, none would be left to list folders with.
+#[derive(Clone)]
+struct Spare(Arc<Mutex<Vec<File>>>);
+
+impl Spare {
+    /// One for the folder and one for a subfolder.
+    fn new() -> io::Result<Spare> {
+        let files = (0..2).map(|_| File::open("/dev/null")).collect::<io::Result<_>>()?;
+        Ok(Spare(Arc::new(Mutex::new(files))))
+    }
+
+    fn give_back(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+fn make(parent: &Path) -> io::Result<(PathBuf, File, Spare)> {
+    let spare = Spare::new()?;
     let folder =
         tempfile::Builder::new().prefix(PREFIX).permissions(Permissions::from_mode(0o700)).tempdir_in(parent)?;
-    let in_the_making = folder.path().join(LOCK_IN_THE_MAKING);
+    match lock_in(folder.path()) {
+        Ok(lock) => Ok((folder.keep(), lock, spare)),
+        Err(error) => {
+            spare.give_back();
+            Err(error)
+        }
+    }
+}
+
+fn lock_in(folder: &Path) -> io::Result<File> {
+    let in_the_making = folder.join(LOCK_IN_THE_MAKING);
     let mut lock = OpenOptions::new().read(true).write(true).create_new(true).open(&in_the_making)?;
     lock.lock()?;
     // A full disk is best heard of here, and not as the answer of a store.
     lock.write_all(&vec![0; ROOM])?;
     lock.set_len(0)?;
-    fs::rename(&in_the_making, folder.path().join(LOCK))?;
-    Ok((folder.keep(), lock))
+    fs::rename(&in_the_making, folder.join(LOCK))?;
+    Ok(lock)
 }
 
 /// The lock goes last: if we die before, the next one can still tell that this is nobody's.
@@ -187,6 +225,7 @@ fn sentence(path: &Path, error: &io::Error) -> String {
         ErrorKind::NotADirectory => "is not a folder".to_owned(),
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => "may not be written to".to_owned(),
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "is full".to_owned(),
+        ErrorKind::InvalidFilename => "has too long a path".to_owned(),
         _ => format!("can't be used ({error})"),
     };
     format!(

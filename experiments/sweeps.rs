@@ -34,16 +34,19 @@ pub const SWEEPS: [Sweep; 3] = [
         name: "exhaustive",
         shows: "in every state of a small world every verb answers and leaves behind what the reference model says",
         run: exhaustive::sweep,
+        replay: None,
     },
     Sweep {
         name: "histories",
         shows: "what twelve processes at once heard, some killed in the middle, and what is found afterwards has one order",
         run: histories::sweep,
+        replay: None,
     },
     Sweep {
         name: "nemesis",
         shows: "of all that twelve processes at once had heard when SIGKILL met them, round after round, nothing is lost",
         run: nemesis::sweep,
+        replay: None,
     },
 ];
 
@@ -51,6 +54,31 @@ pub struct Sweep {
     pub name: &'static str,
     pub shows: &'static str,
     run: fn(&Ground<'_>) -> Result<Found, NotMeasured>,
+    /// Plays one point of the sweep again, by the id that its counterexample gave; `None` where there are no points.
+    replay: Option<ReplayPoint>,
+}
+
+type ReplayPoint = fn(&Ground<'_>, &str) -> Result<Replay, NotMeasured>;
+
+/// What one point of a sweep came to; each a text of whole lines.
+pub enum Replay {
+    Legal(String),
+    Convicted(String),
+    /// No such point.
+    Unknown(String),
+}
+
+/// Plays one point again. It is compared with no file.
+///
+/// # Errors
+/// Why it could not be measured.
+pub fn replay(name: &str, point: &str) -> Result<Replay, NotMeasured> {
+    let Some((sweep, replay)) =
+        SWEEPS.iter().filter(|sweep| sweep.name == name).find_map(|sweep| Some((sweep, sweep.replay?)))
+    else {
+        return Ok(Replay::Unknown(format!("{name} has no points; leave --point out")));
+    };
+    replay(&Ground::prepare(sweep.name, &Progress::Quiet)?, point)
 }
 
 /// What a sweep came to.

@@ -138,14 +138,22 @@ impl Running {
         text(&self.err)
     }
 
-    /// Waits for what has to happen while it runs.
-    pub fn until(&mut self, happened: impl Fn(&Running) -> bool) {
+    /// Waits for what may happen while it runs, and says whether it did.
+    pub fn meets(&mut self, happens: impl Fn(&Running) -> bool) -> bool {
         let deadline = Instant::now() + PATIENCE;
-        while !happened(self) {
-            assert!(self.process.try_wait().unwrap().is_none(), "ended before: {}", self.stderr());
+        while !happens(self) {
+            if self.process.try_wait().unwrap().is_some() {
+                return false;
+            }
             assert!(Instant::now() < deadline, "never happened: {}", self.stderr());
             std::thread::yield_now();
         }
+        true
+    }
+
+    /// Waits for what has to happen while it runs.
+    pub fn until(&mut self, happened: impl Fn(&Running) -> bool) {
+        assert!(self.meets(happened), "ended before: {}", self.stderr());
     }
 
     pub fn signal(&self, signal: Signal) {
