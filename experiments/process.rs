@@ -272,7 +272,7 @@ impl Child {
     }
 
     /// Whether nothing more will come: it has ended, or closed its output. Lines said before may still be there to take.
-    fn is_silent(&mut self) -> bool {
+    pub fn is_silent(&mut self) -> bool {
         if self.stdout.is_none() {
             return true;
         }
@@ -482,6 +482,11 @@ impl Race {
 
     /// Tells all of them [`GO`]; the answer is the one line each says then, in the order of the starts.
     pub fn release(&mut self, deadline: Instant) -> Result<Vec<String>, NotMeasured> {
+        self.tell_go()?;
+        self.one_line_each(deadline)
+    }
+
+    fn tell_go(&mut self) -> Result<(), NotMeasured> {
         for child in &mut self.children {
             if let Some(line) = child.take_line()? {
                 return Err(child.failed(&format!("said {line:?} before it was let go")));
@@ -489,10 +494,13 @@ impl Race {
             child.queue(GO)?;
         }
         // Nothing but the writes lies between the first and the last of them.
-        for child in &mut self.children {
-            child.say_queued()?;
-        }
-        self.one_line_each(deadline)
+        self.children.iter_mut().try_for_each(Child::say_queued)
+    }
+
+    /// Tells all of them [`GO`] and leaves them to the caller, in the order of the starts.
+    pub fn let_go(mut self) -> Result<Vec<Child>, NotMeasured> {
+        self.tell_go()?;
+        Ok(self.children)
     }
 
     /// For a further round: waits until each has said [`READY`] again.

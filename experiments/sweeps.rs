@@ -6,17 +6,22 @@
 pub mod ground;
 pub mod exhaustive;
 pub mod kill;
-pub mod fault;
 pub mod power;
 pub mod teeth;
+pub mod fault;
+pub mod histories;
+pub mod nemesis;
+pub mod worker;
 
 mod aftermath;
 mod bench;
 mod counterexample;
+mod crowd;
 mod journey;
 mod perform;
-mod stage;
 mod recovery;
+mod reopen;
+mod stage;
 mod tour;
 mod world;
 
@@ -33,7 +38,7 @@ use crate::process::NotMeasured;
 use crate::progress::Progress;
 use ground::Ground;
 
-pub const SWEEPS: [Sweep; 5] = [
+pub const SWEEPS: [Sweep; 7] = [
     Sweep {
         name: "exhaustive",
         shows: "in every state of a small world every verb answers and leaves behind what the reference model says",
@@ -63,6 +68,18 @@ pub const SWEEPS: [Sweep; 5] = [
         shows: "the power sweep convicts every setting and every disk that is wrong",
         run: teeth::sweep,
         replay: Some(teeth::replay),
+    },
+    Sweep {
+        name: "histories",
+        shows: "what twelve processes at once heard, some killed in the middle, and what is found afterwards has one order",
+        run: histories::sweep,
+        replay: None,
+    },
+    Sweep {
+        name: "nemesis",
+        shows: "of all that twelve processes at once had heard when SIGKILL met them, round after round, nothing is lost",
+        run: nemesis::sweep,
+        replay: None,
     },
 ];
 
