@@ -16,6 +16,7 @@ mod child;
 #[allow(dead_code, reason = "more sweeps are on their way")]
 mod sweeps;
 mod flaws;
+mod dice;
 mod fixture;
 mod record;
 #[allow(dead_code, reason = "the sweeps will use the rest")]
