@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use place::{BINARY, FROZEN, Place, differing_in, is_possible, skipped};
+use place::{BINARY, FROZEN, Place, copy_binary, differing_in, is_possible, skipped};
 
 /// Quick to play.
 const GROUP: &str = "global-bytes";
@@ -169,7 +169,7 @@ fn the_file_of_the_checkout_around_is_found_and_its_path_is_shown() {
     // A binary in a checkout knows it from any folder.
     let target = place.folder.join("target/debug");
     fs::create_dir_all(&target).unwrap();
-    fs::copy(BINARY, target.join("durable-admission")).unwrap();
+    copy_binary(&target.join("durable-admission"));
     let mut command = place.command(target.join("durable-admission"));
     let said = place.end(command.current_dir(&elsewhere).args(["--check", GROUP])).code(0);
     assert!(said.err.contains(&shown), "{said:?}");
