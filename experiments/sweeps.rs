@@ -12,6 +12,7 @@ pub mod fault;
 pub mod histories;
 pub mod nemesis;
 pub mod worker;
+pub mod group;
 pub mod tampered;
 
 mod aftermath;
@@ -39,7 +40,7 @@ use crate::process::NotMeasured;
 use crate::progress::Progress;
 use ground::Ground;
 
-pub const SWEEPS: [Sweep; 8] = [
+pub const SWEEPS: [Sweep; 9] = [
     Sweep {
         name: "exhaustive",
         shows: "in every state of a small world every verb answers and leaves behind what the reference model says",
@@ -80,6 +81,12 @@ pub const SWEEPS: [Sweep; 8] = [
         name: "nemesis",
         shows: "of all that twelve processes at once had heard when SIGKILL met them, round after round, nothing is lost",
         run: nemesis::sweep,
+        replay: None,
+    },
+    Sweep {
+        name: "group",
+        shows: "requests that share a commit hear, in the order in which they came, what each would have heard alone, and none before the COMMIT",
+        run: group::sweep,
         replay: None,
     },
     Sweep {
