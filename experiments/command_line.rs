@@ -8,7 +8,9 @@ use clap_complete::Shell;
 
 use crate::baseline::show::Format;
 use crate::child;
+use crate::flaws::FLAWS;
 use crate::groups::GROUPS;
+use crate::sweeps::SWEEPS;
 
 /// Plays the scenario groups for real and compares what it sees, field by field, with the frozen results.json.
 ///
@@ -27,6 +29,10 @@ pub struct CommandLine {
     #[arg(long, conflicts_with_all = ["check", "groups"])]
     pub list: bool,
 
+    /// Leave the databases behind and say where
+    #[arg(long)]
+    pub keep: bool,
+
     #[command(flatten)]
     pub judging: Judging,
 }
@@ -38,13 +44,9 @@ pub struct Judging {
     #[arg(long)]
     pub check: bool,
 
-    /// The frozen file [default: results.json of this checkout]
+    /// The frozen file [default: that of this checkout]
     #[arg(long, value_name = "PATH")]
     pub results: Option<PathBuf>,
-
-    /// Leave the databases behind and say where
-    #[arg(long)]
-    pub keep: bool,
 
     /// Show what regenerating would change, and write nothing
     #[arg(long, conflicts_with = "check")]
@@ -74,7 +76,7 @@ pub struct Judging {
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
     pub color: When,
 
-    /// No progress, and of a text result only the verdict and what differs
+    /// No progress, and of a text result only the verdict
     #[arg(short, long)]
     pub quiet: bool,
 }
@@ -112,6 +114,45 @@ pub enum Job {
         /// The frozen file [default: results.json of this checkout]
         #[arg(long, value_name = "PATH")]
         results: Option<PathBuf>,
+    },
+    /// Walk over all that could happen, and compare the counts with the frozen experiments/sweeps.json
+    Sweep {
+        /// Only these sweeps (see --list); the others are neither run nor changed
+        #[arg(value_name = "SWEEP", value_parser = PossibleValuesParser::new(SWEEPS.iter().map(|sweep| sweep.name)), hide_possible_values = true)]
+        names: Vec<String>,
+
+        /// Print the sweeps, each with what it shows, and run nothing
+        #[arg(long, conflicts_with_all = ["check", "names"])]
+        list: bool,
+
+        /// Play one point of one sweep again, by the id that its counterexample gave, and compare with no file
+        #[arg(long, value_name = "ID", requires = "names", conflicts_with_all = ["list", "Judging"])]
+        point: Option<String>,
+
+        #[command(flatten)]
+        judging: Judging,
+    },
+    /// Build each flaw of the gallery, try it, and compare what convicted it with the frozen experiments/flaws/matrix.json
+    ///
+    /// With --check, of the sweeps only those are played that convicted the flaw before.
+    Flaws {
+        /// Only these flaws (see --list); the others are neither built nor changed
+        #[arg(value_name = "FLAW", value_parser = PossibleValuesParser::new(FLAWS.iter().map(|flaw| flaw.name)), hide_possible_values = true)]
+        names: Vec<String>,
+
+        /// Print the flaws, each with what is wrong, and build nothing
+        #[arg(long, conflicts_with_all = ["check", "names"])]
+        list: bool,
+
+        #[command(flatten)]
+        judging: Judging,
+    },
+    /// Audit a store, also one in use: every invariant, and the usage ledger against what its tasks sum up to
+    ///
+    /// Reads only. Exit codes: 0 all holds, 1 something is broken, 2 no store that can be read.
+    Audit {
+        #[arg(value_name = "DB")]
+        database: PathBuf,
     },
     /// Print a shell's completions
     Completions { shell: Shell },

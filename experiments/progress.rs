@@ -33,6 +33,14 @@ impl Progress {
         }
     }
 
+    /// How far the entry is that has begun; only where it can be overwritten.
+    pub fn note(&self, how_far: impl FnOnce() -> String) {
+        match self {
+            Progress::Quiet | Progress::Lines => {}
+            Progress::Live(bar) => bar.set_message(how_far()),
+        }
+    }
+
     /// `what` is one line about an entry that has ended.
     pub fn end(&self, what: &str) {
         match self {

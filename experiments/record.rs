@@ -291,6 +291,6 @@ impl Holders {
     }
 }
 
-fn in_order<T: Serialize, S: Serializer>(entries: &[(&'static str, T)], serializer: S) -> Result<S::Ok, S::Error> {
+pub fn in_order<T: Serialize, S: Serializer>(entries: &[(&'static str, T)], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(entries.iter().map(|(name, entry)| (name, entry)))
 }

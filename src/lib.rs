@@ -42,6 +42,10 @@ mod verbs;
 mod view;
 mod group;
 mod shared;
+#[cfg(test)]
+mod statements;
+#[cfg(test)]
+mod page_limit;
 
 pub use answer::{Admission, Budget, Cancellation, Claim, Full, Quarantine, Redrive, Resolution, Scope};
 pub use boundary::{Boundary, Observer};

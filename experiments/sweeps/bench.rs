@@ -181,29 +181,3 @@ fn tables(connection: &Connection) -> rusqlite::Result<Vec<Table>> {
 fn unreadable(error: rusqlite::Error) -> String {
     format!("the store could not be read by plain SQL ({error})")
 }
-
-#[cfg(test)]
-mod tests {
-    use std::path::PathBuf;
-
-    use super::*;
-    use crate::sweeps::world::{World, explore};
-
-    fn folder_in_memory() -> tempfile::TempDir {
-        let memory = PathBuf::from("/dev/shm");
-        let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
-        folder.expect("a temporary folder")
-    }
-
-    #[test]
-    fn the_store_is_the_model_in_the_small_world() {
-        let folder = folder_in_memory();
-        let world = World::small();
-        let bench = |name: &str| Bench::clamp(&folder.path().join(name), &world.limits).unwrap();
-        let started = std::time::Instant::now();
-        match explore(&world, vec![bench("one.db"), bench("two.db")]) {
-            Ok(summary) => println!("{} states, {} transitions {:?}", summary.states, summary.transitions, started.elapsed()),
-            Err(failure) => panic!("{failure}"),
-        }
-    }
-}

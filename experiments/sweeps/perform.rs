@@ -38,7 +38,8 @@ pub fn library_limits(limits: &Limits) -> library::Limits {
 fn answer<O: Observer>(store: &mut Store<O>, verb: &Verb) -> library::Result<Answer> {
     Ok(match verb {
         Verb::Admit(request) => {
-            let asked = library::Request { request_id: &request.id, tenant: &request.tenant, payload: &request.payload };
+            let asked =
+                library::Request { request_id: &request.id, tenant: &request.tenant, payload: &request.payload };
             match store.admit(asked)? {
                 library::Admission::Accepted => Answer::Accepted,
                 library::Admission::Replay => Answer::Replay,

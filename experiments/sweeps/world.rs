@@ -6,7 +6,7 @@ use std::fmt::{self, Display};
 use std::sync::Arc;
 use std::thread;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::model::{self, Answer, Error, Full, Limits, Request, State, Token, Usage, Verb};
 
@@ -135,7 +135,7 @@ pub trait Subject: Send {
 }
 
 /// What was visited. Pinned, so that the world can't shrink unseen.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
     pub states: u64,
     /// Verbs performed and compared.
@@ -198,6 +198,9 @@ struct Left<Saved> {
     answers: BTreeMap<String, u64>,
 }
 
+/// All that was left in one round, by the visit that was left.
+type Round<Saved> = Vec<(usize, Left<Saved>)>;
+
 /// Visits the whole world breadth first, with as many subjects as are given, each in a thread of its own.
 /// All subjects must be empty.
 ///
@@ -245,7 +248,7 @@ fn leave_all<S: Subject>(
     visits: &[Visit<S::Saved>],
     round: std::ops::Range<usize>,
     known: &HashMap<State, usize>,
-) -> Result<Vec<(usize, Left<S::Saved>)>, Failure> {
+) -> Result<Round<S::Saved>, Failure> {
     let threads = subjects.len();
     let shares: Vec<_> = thread::scope(|scope| {
         let workers: Vec<_> = subjects
@@ -259,7 +262,10 @@ fn leave_all<S: Subject>(
                 })
             })
             .collect();
-        workers.into_iter().map(|worker| worker.join().map_err(|_| "a thread of the sweep panicked".to_owned())).collect()
+        workers
+            .into_iter()
+            .map(|worker| worker.join().map_err(|_| "a thread of the sweep panicked".to_owned()))
+            .collect()
     });
     let mut left = Vec::new();
     for share in shares {
@@ -326,11 +332,14 @@ fn counted_as(heard: &Result<Answer, Error>) -> String {
 mod tests {
     use super::*;
 
+    /// What is said instead of what the model says, if anything.
+    type Lie = fn(&Limits, &State, &Verb) -> Option<Result<(State, Answer), Error>>;
+
     /// The model as its own subject, with a lie in it or none.
     struct Liar {
         state: State,
         limits: Limits,
-        lie: fn(&Limits, &State, &Verb) -> Option<Result<(State, Answer), Error>>,
+        lie: Lie,
     }
 
     impl Subject for Liar {
@@ -359,17 +368,68 @@ mod tests {
         }
     }
 
-    fn explored(
-        world: &World,
-        lie: fn(&Limits, &State, &Verb) -> Option<Result<(State, Answer), Error>>,
-    ) -> Result<Summary, Failure> {
+    fn explored(world: &World, lie: Lie) -> Result<Summary, Failure> {
         let liar = || Liar { state: State::default(), limits: world.limits, lie };
         explore(world, vec![liar(), liar()])
     }
 
     #[test]
-    fn every_answer_and_error_occurs_in_the_small_world() {
-        let summary = explored(&World::small(), |_, _, _| None).unwrap();
-        println!("{summary:#?}");
+    fn every_answer_and_error_but_the_generation_ceiling_occurs_in_the_small_world() {
+        let summary = explored(&World::small(), |_, _, _| None).expect("the model agrees with itself");
+        let heard: Vec<&str> = summary.answers.keys().map(String::as_str).collect();
+        let all = [
+            "accepted",
+            "cancelled",
+            "claimed",
+            "conflict",
+            "done",
+            "error: input",
+            "error: tick moved back",
+            "global_full bytes",
+            "global_full count",
+            "not_cancelled",
+            "nothing",
+            "oversize",
+            "quarantined",
+            "replay",
+            "requeued",
+            "snapshot",
+            "stale",
+            "status",
+            "tenant_full bytes",
+            "tenant_full count",
+        ];
+        assert_eq!(heard, all);
+    }
+
+    #[test]
+    fn a_lie_is_found_by_the_shortest_path_to_it() {
+        let lie: Lie = |limits, state, verb| {
+            let (after, answer) = model::step(limits, state, verb).ok()?;
+            // A conflict in the one state where the id has ended.
+            let ended = answer == Answer::Replay && state.usage().count == 0;
+            ended.then_some(Ok((after, Answer::Conflict)))
+        };
+        match explored(&World::small(), lie) {
+            Err(Failure::Disagrees(found)) => {
+                assert_eq!(found.path.len(), 2, "{:?}", found.path);
+                assert_eq!(found.heard, Ok(Answer::Conflict));
+                assert_eq!(found.expected, Ok(Answer::Replay));
+            }
+            other => panic!("the lie was not found: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_state_that_differs_is_found_though_every_answer_agrees() {
+        let lie: Lie = |limits, state, verb| {
+            let (mut after, answer) = model::step(limits, state, verb).ok()?;
+            after.tick += i64::from(answer == Answer::Requeued);
+            Some(Ok((after, answer)))
+        };
+        match explored(&World::small(), lie) {
+            Err(Failure::Disagrees(found)) => assert_eq!(found.heard, Ok(Answer::Requeued)),
+            other => panic!("the lie was not found: {other:?}"),
+        }
     }
 }
