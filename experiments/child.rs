@@ -12,6 +12,7 @@ use crate::fixture;
 use crate::process::{self, NotMeasured, Start};
 use crate::record::Payload;
 use crate::sweeps::kill;
+use crate::sweeps::worker::{self, Work};
 
 /// No child of a sound run comes near it, on a busy machine neither.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -31,6 +32,8 @@ pub enum Role {
     Race { parent: u32, store: PathBuf, request_id: String, tenant: String, payload: String },
     /// Asks one verb on the recording disk and dies at a call to it; without a place, counts the calls.
     Kill { parent: u32, store: PathBuf, scene: kill::Scene, place: Option<kill::Place> },
+    /// Opens the store, waits to be let go, performs mixed verbs and tells of each call.
+    Work(Work),
 }
 
 /// How the parent starts a child that is to die at `boundary`.
@@ -71,11 +74,11 @@ impl Role {
         let told = match self {
             Role::Crash { parent, store, boundary } => {
                 process::child_started(parent);
-                crash(&store, boundary)
+                crash(&store, boundary).map(Some)
             }
             Role::Race { parent, store, request_id, tenant, payload } => {
                 process::child_started(parent);
-                race(&store, Request { request_id: &request_id, tenant: &tenant, payload: &payload })
+                race(&store, Request { request_id: &request_id, tenant: &tenant, payload: &payload }).map(Some)
             }
             Role::Kill { parent, store, scene, place } => {
                 process::child_started(parent);
@@ -84,9 +87,11 @@ impl Role {
                 }
                 return ExitCode::SUCCESS;
             }
+            Role::Work(work) => worker::work(&work).map(|()| None),
         };
         match told {
-            Ok(answer) => process::tell_parent(&answer_line(answer)),
+            Ok(None) => {}
+            Ok(Some(answer)) => process::tell_parent(&answer_line(answer)),
             Err(error) => tell_error(&error.to_string()),
         }
         ExitCode::SUCCESS
