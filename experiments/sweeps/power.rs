@@ -65,8 +65,10 @@ pub fn replayed(
     }))
 }
 
-pub fn record_both(ground: &Ground<'_>) -> Result<Vec<Journey>, NotMeasured> {
-    Connections::BOTH.into_iter().map(|connections| Journey::record(ground, connections)).collect()
+/// The run with a kept connection, then the one with a connection for each verb.
+pub fn record_both(ground: &Ground<'_>) -> Result<[Journey; 2], NotMeasured> {
+    let [kept, one_per_verb] = Connections::BOTH.map(|connections| Journey::record(ground, connections));
+    Ok([kept?, one_per_verb?])
 }
 
 /// The smallest counterexample in full; then each request lost and each way to be broken, with its own smallest.
