@@ -124,7 +124,7 @@ impl<'r> Recovery<'r> {
     }
 
     fn make_place(&self) -> Result<Place, NotMeasured> {
-        let folder = |name| {
+        let folder = |name| -> Result<PathBuf, NotMeasured> {
             let database = self.ground.folder.database(name)?;
             Ok(database.parent().map(Path::to_owned).unwrap_or_default())
         };
