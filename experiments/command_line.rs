@@ -8,6 +8,7 @@ use clap_complete::Shell;
 
 use crate::baseline::show::Format;
 use crate::child;
+use crate::flaws::FLAWS;
 use crate::groups::GROUPS;
 use crate::sweeps::SWEEPS;
 
@@ -75,7 +76,7 @@ pub struct Judging {
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
     pub color: When,
 
-    /// No progress, and of a text result only the verdict and what differs
+    /// No progress, and of a text result only the verdict
     #[arg(short, long)]
     pub quiet: bool,
 }
@@ -130,6 +131,28 @@ pub enum Job {
 
         #[command(flatten)]
         judging: Judging,
+    },
+    /// Build each flaw of the gallery, try it, and compare what convicted it with the frozen experiments/flaws/matrix.json
+    ///
+    /// With --check, of the sweeps only those are played that convicted the flaw before.
+    Flaws {
+        /// Only these flaws (see --list); the others are neither built nor changed
+        #[arg(value_name = "FLAW", value_parser = PossibleValuesParser::new(FLAWS.iter().map(|flaw| flaw.name)), hide_possible_values = true)]
+        names: Vec<String>,
+
+        /// Print the flaws, each with what is wrong, and build nothing
+        #[arg(long, conflicts_with_all = ["check", "names"])]
+        list: bool,
+
+        #[command(flatten)]
+        judging: Judging,
+    },
+    /// Audit a store, also one in use: every invariant, and the usage ledger against what its tasks sum up to
+    ///
+    /// Reads only. Exit codes: 0 all holds, 1 something is broken, 2 no store that can be read.
+    Audit {
+        #[arg(value_name = "DB")]
+        database: PathBuf,
     },
     /// Print a shell's completions
     Completions { shell: Shell },

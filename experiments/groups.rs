@@ -86,16 +86,18 @@ pub struct Played {
 
 impl Group {
     /// Plays the group, then audits every database that it left.
-    pub fn play(&self, folder: &Folder) -> Result<Played, NotMeasured> {
+    pub fn play(&self, folder: &Folder) -> Played {
         let mut laboratory = Laboratory::new(folder, self.name);
-        let story = (self.play)(&mut laboratory);
+        let mut story = (self.play)(&mut laboratory);
         let Laboratory { mut broken, databases, .. } = laboratory;
         for database in databases.iter().filter(|database| database.exists()) {
             let name = database.parent().and_then(|folder| folder.file_name()).unwrap_or_default().to_string_lossy();
-            let found = crate::audit::audit(database).map_err(|what| NotMeasured { what })?;
-            broken.extend(found.into_iter().map(|sentence| format!("invariant, in {name}: {sentence}")));
+            match crate::audit::audit(database) {
+                Ok(found) => broken.extend(found.into_iter().map(|found| format!("invariant, in {name}: {found}"))),
+                Err(what) => story = story.and(Err(NotMeasured { what }.into())),
+            }
         }
-        Ok(Played { story, broken })
+        Played { story, broken }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::baseline::compare::{Difference, differences};
 use crate::baseline::load::{LoadError, load};
 use crate::baseline::outcome::{Deed, Outcome, Run, Scope, Seen, Verdict, judge};
 use crate::baseline::read::{Document, Member, Value};
-use crate::baseline::replace::{Replaced, replace, settle, target_of};
+use crate::baseline::replace::{Replaced, refuse_early, replace, settle, target_of};
 use crate::baseline::show::{Extent, Style, render};
 use crate::baseline::splice::splice;
 use crate::baseline::write::canonical;
@@ -22,7 +22,6 @@ use crate::process::NotMeasured;
 use crate::progress::{Progress, say};
 use crate::signal;
 
-/// How often a regenerated answer has to come out the same.
 const STEADY_RUNS: usize = 3;
 
 pub trait Job {
@@ -30,6 +29,11 @@ pub trait Job {
 
     /// All entries, in the order of the table.
     fn names(&self) -> Vec<&'static str>;
+
+    /// How often a regenerated answer has to come out the same.
+    fn steady_runs(&self) -> usize {
+        STEADY_RUNS
+    }
 
     /// Plays the selected entries.
     fn play(&self, selected: &[&'static str], progress: &Progress) -> Result<Played, NotMeasured>;
@@ -189,7 +193,16 @@ fn regenerate(order: &Order<'_>) -> Outcome {
     if let Some(refusal) = refuse_out(order) {
         return order.cannot(refusal);
     }
-    order.say(&format!("playing {STEADY_RUNS} times, for {}", order.file.display()));
+    if baseline.is_none()
+        && order.judging.out.is_none()
+        && let Err(error) = refuse_early(&order.file)
+    {
+        return order.cannot(error);
+    }
+    order.say(&match order.job.steady_runs() {
+        1 => format!("for {}", order.file.display()),
+        times => format!("playing {times} times, for {}", order.file.display()),
+    });
     let nothing = nothing(subject);
     let held = baseline.as_ref().unwrap_or(&nothing);
     let played = match play_steadily(order) {
@@ -261,11 +274,14 @@ fn still_holds(order: &Order<'_>, baseline: Option<&Document>) -> bool {
     }
 }
 
-/// `--out` is for what was seen; the frozen file is never reached that way.
+/// `--out` is for what was seen; the frozen file is never reached that way. What can't be written is refused before the
+/// groups are played.
 fn refuse_out(order: &Order<'_>) -> Option<String> {
     let out = order.judging.out.as_deref()?;
-    is_same_file(out, &order.file)
-        .then(|| format!("{}: this is the frozen file itself; name another one with --out", out.display()))
+    if is_same_file(out, &order.file) {
+        return Some(format!("{}: this is the frozen file itself; name another one with --out", out.display()));
+    }
+    refuse_early(out).err().map(|error| error.to_string())
 }
 
 /// By whatever name: through links of both kinds. Where one of them is not there yet, where it would be counts.
@@ -284,7 +300,7 @@ fn place_of(path: &Path) -> Option<PathBuf> {
 /// Plays several times. An entry whose answers vary from run to run was not measured.
 fn play_steadily(order: &Order<'_>) -> Result<Played, NotMeasured> {
     let mut first = order.play(1)?;
-    for _ in 1..STEADY_RUNS {
+    for _ in 1..order.job.steady_runs() {
         let again = order.play(1)?;
         for (seen, now) in first.seen.iter_mut().zip(again.seen) {
             match (&seen.run, now.run) {
@@ -313,4 +329,122 @@ fn varies(difference: &Difference) -> String {
         value(&difference.expected),
         value(&difference.actual)
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use clap::Parser;
+    use serde_json::json;
+
+    use super::*;
+    use crate::baseline::GROUPS;
+    use crate::baseline::write::document_of;
+    use crate::command_line::CommandLine;
+
+    /// Two groups: one is steady; the other answers by the number of the run.
+    struct Wavering {
+        runs: Cell<usize>,
+        answer: fn(usize) -> Run,
+        told: fn(usize) -> &'static str,
+    }
+
+    impl Wavering {
+        fn new(told: fn(usize) -> &'static str) -> Wavering {
+            Wavering { runs: Cell::new(0), answer: |_| Run::Measured, told }
+        }
+    }
+
+    impl Job for Wavering {
+        fn subject(&self) -> Subject {
+            GROUPS
+        }
+
+        fn names(&self) -> Vec<&'static str> {
+            vec!["steady", "wavering"]
+        }
+
+        fn play(&self, selected: &[&'static str], _progress: &Progress) -> Result<Played, NotMeasured> {
+            let run = self.runs.replace(self.runs.get() + 1);
+            let all = [("steady", "accepted"), ("wavering", (self.told)(run))];
+            let of = selected.iter().filter_map(|name| all.iter().find(|(known, _)| known == name));
+            let groups: serde_json::Map<_, _> =
+                of.map(|(name, answer)| ((*name).to_owned(), json!({"answer": answer}))).collect();
+            let seen = selected.iter().map(|name| Seen {
+                name: (*name).to_owned(),
+                sentence: "shown".to_owned(),
+                run: if *name == "wavering" { (self.answer)(run) } else { Run::Measured },
+            });
+            Ok(Played { document: document_of(&json!({ "groups": groups })).unwrap(), seen: seen.collect() })
+        }
+    }
+
+    const FROZEN: &str = r#"{"groups": {"steady": {"answer": "accepted"}, "wavering": {"answer": "frozen"}}}"#;
+
+    /// What a job came to on a file of its own, with the file's text afterwards.
+    fn done(job: &Wavering, selected: &[&'static str], arguments: &[&str]) -> (Outcome, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("results.json");
+        fs::write(&file, FROZEN).unwrap();
+        let arguments = ["durable-admission", "-q", "--regenerate-in-ci"].iter().chain(arguments);
+        let judging = match CommandLine::try_parse_from(arguments) {
+            Ok(command_line) => command_line.judging,
+            Err(error) => panic!("{error}"),
+        };
+        let order = Order { job, selected: selected.to_vec(), file: file.clone(), judging: &judging };
+        let outcome = regenerate(&order);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        (outcome, fs::read_to_string(file).unwrap())
+    }
+
+    fn text(outcome: &Outcome) -> String {
+        render(outcome, show::Format::Text, Style::Plain, Extent::Full)
+    }
+
+    /// U8. In whichever of the runs it wavers, and also if the first answer is the frozen one.
+    #[test]
+    fn a_group_whose_answers_vary_is_inconclusive_by_name_and_never_written() {
+        let waverings: [fn(usize) -> &'static str; 4] = [
+            |run| ["one", "two", "three"][run],
+            |run| ["one", "one", "two"][run],
+            |run| ["one", "two", "one"][run],
+            |run| ["frozen", "frozen", "new"][run],
+        ];
+        for told in waverings {
+            for arguments in [[].as_slice(), &["--dry-run"]] {
+                let job = Wavering::new(told);
+                let (outcome, held) = done(&job, &[], arguments);
+                assert_eq!(job.runs.get(), STEADY_RUNS);
+                assert_eq!(outcome.verdict(), Verdict::NotMeasured);
+                let said = text(&outcome);
+                assert!(said.contains("answers vary from run to run: /groups/wavering/answer was \""), "{said}");
+                assert!(said.ends_with("INCONCLUSIVE: 1 of 2 scenario groups could not be measured\n"), "{said}");
+                assert_eq!(held, FROZEN);
+            }
+        }
+    }
+
+    #[test]
+    fn a_group_that_fails_in_one_run_of_three_is_not_written() {
+        for failing in 0..STEADY_RUNS {
+            let runs: [fn(usize) -> Run; 3] = [
+                |run| if run == 0 { Run::Broken(vec!["lost".to_owned()]) } else { Run::Measured },
+                |run| if run == 1 { Run::NotMeasured("hung".to_owned()) } else { Run::Measured },
+                |run| if run == 2 { Run::Broken(vec!["lost".to_owned()]) } else { Run::Measured },
+            ];
+            let job = Wavering { answer: runs[failing], ..Wavering::new(|_| "new") };
+            let (outcome, held) = done(&job, &[], &[]);
+            assert_eq!(outcome.verdict(), if failing == 1 { Verdict::NotMeasured } else { Verdict::Fail });
+            assert_eq!(held, FROZEN);
+        }
+    }
+
+    #[test]
+    fn a_steady_answer_is_written_and_a_selection_is_not_held_up_by_what_it_leaves_out() {
+        let (outcome, held) = done(&Wavering::new(|_| "new"), &[], &[]);
+        assert_eq!((outcome.verdict(), held.contains("new")), (Verdict::Pass, true));
+        let (outcome, held) = done(&Wavering::new(|run| ["one", "two", "three"][run]), &["steady"], &[]);
+        assert_eq!((outcome.verdict(), held.as_str()), (Verdict::Pass, FROZEN));
+    }
 }

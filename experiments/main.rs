@@ -15,6 +15,8 @@ mod crash;
 mod child;
 #[allow(dead_code, reason = "more sweeps are on their way")]
 mod sweeps;
+mod flaws;
+mod dice;
 mod fixture;
 mod record;
 #[allow(dead_code, reason = "the sweeps will use the rest")]
@@ -35,18 +37,22 @@ mod checkout;
 #[allow(dead_code, reason = "the sweeps will use the rest")]
 mod baseline;
 
-use std::io::{stderr, stdout};
-use std::path::PathBuf;
+use std::io::{ErrorKind, stderr, stdout};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
+use crate::audit::INVARIANTS;
 use crate::baseline::emit::{emit, print};
 use crate::baseline::outcome::Verdict;
+use crate::baseline::show::visible;
 use crate::command_line::{CommandLine, Job, Judging};
+use crate::flaws::{Extent, FLAWS, Gallery};
 use crate::groups::GROUPS;
 use crate::job::{Order, carry_out};
 use crate::results::{Databases, ScenarioGroups};
+use crate::self_test::NoTrial;
 use crate::sweeps::{AllSweeps, Replay, SWEEPS};
 
 /// Usage, or a baseline that cannot be read or written.
@@ -55,9 +61,13 @@ const CANNOT: u8 = 2;
 const NOT_MEASURED: u8 = 3;
 
 fn main() -> ExitCode {
-    let command_line = CommandLine::parse();
+    let command_line = match CommandLine::try_parse() {
+        Ok(command_line) => command_line,
+        Err(told) => return tell(&told),
+    };
     match command_line.job {
         Some(Job::Child(role)) => role.play(),
+        Some(Job::Audit { database }) => audit_store(&database),
         Some(Job::SelfTest { results }) => try_judge(results),
         Some(Job::Completions { shell }) => {
             let mut script = Vec::new();
@@ -77,9 +87,27 @@ fn main() -> ExitCode {
             let selected = SWEEPS.iter().map(|sweep| sweep.name).filter(|name| names.iter().any(|named| named == name));
             carry_out_job(&AllSweeps, selected.collect(), "experiments/sweeps.json", &judging)
         }
+        Some(Job::Flaws { list: true, .. }) => print(&table(FLAWS.iter().map(|flaw| (flaw.name, flaw.wrong())))),
+        Some(Job::Flaws { names, judging, .. }) => try_flaws(&names, &judging),
         None if command_line.list => print(&table(GROUPS.iter().map(|group| (group.name, group.shows)))),
         None => play_groups(&command_line),
     }
+}
+
+/// Of a store of anybody's, also one in use: read-only.
+fn audit_store(database: &Path) -> ExitCode {
+    let broken = match audit::is_store(database).and_then(|()| audit::audit(database)) {
+        Ok(broken) => broken,
+        Err(sentence) => return complain(CANNOT, &sentence),
+    };
+    let mut text: String = broken.iter().map(|sentence| format!("broken  {}\n", visible(sentence))).collect();
+    let (all, shown) = (INVARIANTS.len(), visible(&database.to_string_lossy()));
+    let verdict = if broken.is_empty() { Verdict::Pass } else { Verdict::Fail };
+    text += &match broken.len() {
+        0 => format!("PASS: all {all} invariants hold in {shown}\n"),
+        some => format!("FAIL: {some} of {all} invariants are broken in {shown}\n"),
+    };
+    emit(&text, verdict, &mut stdout().lock(), &mut stderr()).into()
 }
 
 fn play_point(names: &[String], point: &str) -> ExitCode {
@@ -98,16 +126,32 @@ fn play_point(names: &[String], point: &str) -> ExitCode {
     emit(&text, verdict, &mut stdout().lock(), &mut stderr()).into()
 }
 
+/// Help and version are results; all else is a usage error, with what is meant where that shows.
+fn tell(told: &clap::Error) -> ExitCode {
+    match told.print() {
+        Err(error) if !told.use_stderr() && error.kind() != ErrorKind::BrokenPipe => {
+            complain(CANNOT, &format!("the text can't be written: {error}; make room, or send it elsewhere"))
+        }
+        Ok(()) | Err(_) if told.use_stderr() => CANNOT.into(),
+        Ok(()) | Err(_) => ExitCode::SUCCESS,
+    }
+}
+
 fn try_judge(results: Option<PathBuf>) -> ExitCode {
     if let Err(error) = signal::handle_interrupts() {
         return complain(NOT_MEASURED, &error.to_string());
     }
     let job = ScenarioGroups { databases: Databases::Removed };
-    let trial = frozen_file(results, "results.json").and_then(|file| self_test::self_test(&job, &file));
+    let file = match frozen_file(results, "results.json") {
+        Ok(file) => file,
+        Err(sentence) => return complain(CANNOT, &sentence),
+    };
+    let trial = self_test::self_test(&job, &file);
     signal::stand_aside();
     match trial {
         Ok(trial) => emit(&trial.text(), trial.verdict(), &mut stdout().lock(), &mut stderr()).into(),
-        Err(sentence) => complain(CANNOT, &sentence),
+        Err(error @ (NoTrial::Unreadable(_) | NoTrial::Disagrees { .. })) => complain(CANNOT, &error.to_string()),
+        Err(error @ NoTrial::NotMeasured(_)) => complain(NOT_MEASURED, &error.to_string()),
     }
 }
 
@@ -121,6 +165,20 @@ fn play_groups(command_line: &CommandLine) -> ExitCode {
     let selected =
         GROUPS.iter().map(|group| group.name).filter(|name| command_line.groups.iter().any(|group| group == name));
     carry_out_job(&ScenarioGroups { databases }, selected.collect(), "results.json", &command_line.judging)
+}
+
+fn try_flaws(names: &[String], judging: &Judging) -> ExitCode {
+    const FROZEN: &str = "experiments/flaws/matrix.json";
+    let checkout = match checkout::find() {
+        Ok(checkout) => checkout,
+        Err(sentence) => return complain(CANNOT, &sentence),
+    };
+    let extent = match judging.check {
+        true => Extent::Frozen(judging.results.clone().unwrap_or_else(|| checkout.join(FROZEN))),
+        false => Extent::Everything,
+    };
+    let selected = FLAWS.iter().map(|flaw| flaw.name).filter(|name| names.iter().any(|named| named == name)).collect();
+    carry_out_job(&Gallery { checkout, extent }, selected, FROZEN, judging)
 }
 
 /// `frozen`: the file's path in the checkout.

@@ -13,6 +13,7 @@ use crate::process::NotMeasured;
 use crate::progress::{Progress, say};
 use crate::record::{self, Results};
 use crate::scene::Stop;
+use crate::signal;
 
 pub struct ScenarioGroups {
     pub databases: Databases,
@@ -42,6 +43,10 @@ impl Job for ScenarioGroups {
             progress.begin(group.name);
             let began = Instant::now();
             let (story, run) = play(group, &folder);
+            if !matches!(run, Run::Measured) {
+                // It may be an interrupt's clean-up that took away what was being played with.
+                signal::stand_aside();
+            }
             progress.end(&format!("{} {} ({} ms)", group.name, described(&run), began.elapsed().as_millis()));
             measured.extend(story.map(|story| (group.name, story)));
             seen.push(Seen { name: group.name.to_owned(), sentence: group.shows.to_owned(), run });
@@ -56,10 +61,7 @@ impl Job for ScenarioGroups {
 }
 
 fn play(group: &Group, folder: &Folder) -> (Option<record::Group>, Run) {
-    let played = match group.play(folder) {
-        Ok(played) => played,
-        Err(error) => return (None, Run::NotMeasured(error.what)),
-    };
+    let played = group.play(folder);
     let mut broken = played.broken;
     match played.story {
         Ok(story) => {

@@ -46,7 +46,7 @@ pub struct Laboratory<'f> {
     group: &'static str,
     /// Built-in expectations that were not met, one sentence each.
     pub broken: Vec<String>,
-    /// Every database that was used, for the audit.
+    /// Every database that became a store, for the audit.
     pub databases: Vec<PathBuf>,
 }
 
@@ -56,10 +56,8 @@ impl<'f> Laboratory<'f> {
     }
 
     /// A path in an emptied folder of its own.
-    pub fn database(&mut self, name: &str) -> Result<PathBuf, Stop> {
-        let path = self.folder.database(&format!("{}-{name}", self.group))?;
-        self.databases.push(path.clone());
-        Ok(path)
+    pub fn database(&self, name: &str) -> Result<PathBuf, Stop> {
+        Ok(self.folder.database(&format!("{}-{name}", self.group))?)
     }
 
     /// A path for what is not a store of the group: nothing there is audited.
@@ -109,6 +107,7 @@ impl<'l, 'f> Scene<'l, 'f> {
     fn at(laboratory: &'l mut Laboratory<'f>, name: &str, pointer: String) -> Result<Self, Stop> {
         let path = laboratory.database(name)?;
         let store = Store::open(&path, &fixture::LIMITS)?;
+        laboratory.databases.push(path.clone());
         Ok(Scene { laboratory, pointer, path, store: Some(store), steps: Vec::new() })
     }
 

@@ -7,10 +7,11 @@
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
@@ -26,6 +27,8 @@ pub fn handle_interrupts() -> Result<(), NotMeasured> {
         ),
     };
     let mut signals = Signals::new(signals).map_err(failed)?;
+    // Past the limit of a file's size a write then fails, as on a full disk, and is told of; by default it would kill us.
+    flag::register(SIGXFSZ, Arc::default()).map_err(failed)?;
     let serve = move || {
         if let Some(signal) = signals.forever().next() {
             // A second signal must not cut the clean-up short: `timeout` sends each of its signals twice.
@@ -129,7 +132,6 @@ fn is_ignored(_signal: c_int) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc;
     use std::time::Duration;

@@ -1,6 +1,7 @@
 use std::path::PathBuf;
+use std::time::Duration;
 
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
 
 use crate::limits::Limits;
 
@@ -88,6 +89,15 @@ pub enum Error {
     /// COMMIT failed. It may have happened all the same: ask again with the same id, which tells.
     #[error("COMMIT failed and may have happened all the same ({0}); ask again with the same id to learn which")]
     OutcomeUnknown(#[source] Box<Error>),
+    /// A shared handle's queue stayed full for as long as the caller was willing to wait. Not a full *budget*.
+    #[error("the queue of waiting requests stayed full for {waited:?} (no budget is meant); try again later")]
+    QueueFull {
+        /// [`QueueOptions::patience`](crate::QueueOptions::patience).
+        waited: Duration,
+    },
+    /// The observer panicked in another caller's thread, at the group's boundary before COMMIT.
+    #[error("another caller's thread panicked before the COMMIT that both shared; ask again")]
+    Abandoned,
     /// Anything else that SQLite reports.
     #[error("SQLite reports: {0}")]
     Sqlite(#[source] rusqlite::Error),
@@ -114,5 +124,42 @@ impl From<rusqlite::Error> for Error {
             // Without a code it is a value that the schema does not allow.
             None => Error::Corrupt(error.to_string()),
         }
+    }
+}
+
+impl Error {
+    /// The same once more: all requests of one group hear what became of it.
+    pub(crate) fn again(&self) -> Error {
+        match self {
+            Error::Input { field, problem } => Error::Input { field, problem: problem.clone() },
+            Error::TickMovedBack { given, stored } => Error::TickMovedBack { given: *given, stored: *stored },
+            Error::Ceiling { number, request_id, ceiling } => {
+                Error::Ceiling { number, request_id: request_id.clone(), ceiling: *ceiling }
+            }
+            Error::LimitsDiffer { path, stored, given } => {
+                Error::LimitsDiffer { path: path.clone(), stored: stored.clone(), given: given.clone() }
+            }
+            Error::NotOurs { path, reason } => Error::NotOurs { path: path.clone(), reason: reason.clone() },
+            Error::Setting { path, pragma, wanted, found } => {
+                Error::Setting { path: path.clone(), pragma, wanted, found: found.clone() }
+            }
+            Error::Busy(source) => Error::Busy(same(source)),
+            Error::DiskFull(source) => Error::DiskFull(same(source)),
+            Error::Io(source) => Error::Io(same(source)),
+            Error::Unavailable(source) => Error::Unavailable(same(source)),
+            Error::Corrupt(problem) => Error::Corrupt(problem.clone()),
+            Error::OutcomeUnknown(source) => Error::OutcomeUnknown(Box::new(source.again())),
+            Error::QueueFull { waited } => Error::QueueFull { waited: *waited },
+            Error::Abandoned => Error::Abandoned,
+            Error::Sqlite(source) => Error::Sqlite(same(source)),
+        }
+    }
+}
+
+/// SQLite's code and message; of an error that is rusqlite's own, its text.
+fn same(error: &rusqlite::Error) -> rusqlite::Error {
+    match error {
+        rusqlite::Error::SqliteFailure(code, message) => rusqlite::Error::SqliteFailure(*code, message.clone()),
+        other => rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_ERROR), Some(other.to_string())),
     }
 }

@@ -36,9 +36,16 @@ mod boundary;
 mod store;
 mod open;
 mod schema;
+mod wal;
 mod write;
 mod verbs;
 mod view;
+mod group;
+mod shared;
+#[cfg(test)]
+mod statements;
+#[cfg(test)]
+mod page_limit;
 
 pub use answer::{Admission, Budget, Cancellation, Claim, Full, Quarantine, Redrive, Resolution, Scope};
 pub use boundary::{Boundary, Observer};
@@ -49,5 +56,6 @@ pub use limits::{
 };
 pub use open::OpenOptions;
 pub use request::{Request, Token};
+pub use shared::{QueueOptions, SharedStore};
 pub use store::Store;
 pub use view::{Snapshot, State, Task, Usage};

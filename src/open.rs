@@ -12,6 +12,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use crate::error::{Error, Result};
 use crate::limits::{Allowance, Limits};
 use crate::schema::{APPLICATION_ID, CREATE, SCHEMA_VERSION};
+use crate::wal;
 use crate::write::Write;
 
 /// Prepared statements kept per connection: all that the verbs use, with room to spare.
@@ -258,6 +259,8 @@ fn configure(path: &Path, connection: &Connection, options: OpenOptions) -> Resu
         ("fullfsync", "ON", "1"),
         ("checkpoint_fullfsync", "ON", "1"),
         ("trusted_schema", "OFF", "0"),
+        ("wal_autocheckpoint", wal::AUTOCHECKPOINT_PAGES, wal::AUTOCHECKPOINT_PAGES),
+        ("journal_size_limit", wal::KEPT_BYTES, wal::KEPT_BYTES),
     ] {
         connection.pragma_update(None, pragma, value)?;
         let found: i64 = connection.pragma_query_value(None, pragma, |row| row.get(0))?;
@@ -280,7 +283,7 @@ fn switch_to_wal(path: &Path, connection: &Connection, patience: Duration) -> Re
     let deadline = Instant::now() + patience;
     let mut pause = Duration::from_millis(1);
     loop {
-        match connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0)) {
+        match journal_mode_wal(connection) {
             Ok(mode) if mode == "wal" => return Ok(()),
             Ok(found) => {
                 return Err(Error::Setting { path: path.to_owned(), pragma: "journal_mode", wanted: "wal", found });
@@ -292,6 +295,16 @@ fn switch_to_wal(path: &Path, connection: &Connection, patience: Duration) -> Re
         }
         pause = (pause * 2).min(Duration::from_millis(20));
     }
+}
+
+/// The answer comes first, and only then what the switch wrote is committed: the statement has to be run to its end, or
+/// a failing commit is never heard of, and the file stays without WAL.
+fn journal_mode_wal(connection: &Connection) -> rusqlite::Result<String> {
+    let mut statement = connection.prepare("PRAGMA journal_mode = WAL")?;
+    let mut rows = statement.query([])?;
+    let mode = rows.next()?.ok_or(rusqlite::Error::QueryReturnedNoRows)?.get(0)?;
+    while rows.next()?.is_some() {}
+    Ok(mode)
 }
 
 /// One transaction: after a crash there is all of it or a blank file, and the next open starts again.
@@ -333,4 +346,51 @@ fn check_limits(path: &Path, connection: &Connection, given: &Limits) -> Result<
         return Err(Error::LimitsDiffer { path: path.to_owned(), stored: Box::new(stored), given: Box::new(*given) });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statements::{Ear, assert_is_immediate};
+
+    const LIMITS: Limits = Limits {
+        global: Allowance { count: 4, bytes: 256 },
+        tenant: Allowance { count: 2, bytes: 128 },
+        payload_bytes: 96,
+    };
+
+    #[test]
+    fn a_store_is_made_in_one_transaction_that_begins_immediate() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        for made in ["anew", "by somebody faster"] {
+            let ear = Ear::on(&mut connection);
+            initialise(&connection, &LIMITS).unwrap();
+            let statements = ear.off(&mut connection);
+            assert_is_immediate(made, &statements);
+        }
+    }
+
+    #[test]
+    fn every_connection_has_the_settings_that_durability_rests_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        for busy_timeout in [Duration::ZERO, Duration::from_millis(4321)] {
+            let connection = open(&path, &LIMITS, OpenOptions { busy_timeout }).unwrap();
+            let settings = "SELECT journal_mode || synchronous || foreign_keys || trusted_schema || '/' || timeout
+                FROM pragma_journal_mode, pragma_synchronous, pragma_foreign_keys, pragma_trusted_schema, pragma_busy_timeout";
+            let found: String = connection.query_row(settings, [], |row| row.get(0)).unwrap();
+            assert_eq!(found, format!("wal210/{}", busy_timeout.as_millis()));
+        }
+    }
+
+    #[test]
+    fn a_connection_that_can_not_have_a_setting_is_refused() {
+        // What is in memory has no WAL.
+        let memory = Connection::open_in_memory().unwrap();
+        let refused = configure(Path::new("here"), &memory, OpenOptions::default()).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "here: journal_mode is memory, not wal; use a local file system that supports it"
+        );
+    }
 }

@@ -55,7 +55,8 @@ pub(crate) fn check_identity(field: &'static str, text: &str) -> Result<()> {
     Err(Error::Input { field, problem })
 }
 
-pub(crate) fn check_tick(tick: i64) -> Result<()> {
+pub(crate) fn check_report(token: &Token, tick: i64) -> Result<()> {
+    token.check()?;
     check_tick_up_to(TICK_CEILING, tick)
 }
 

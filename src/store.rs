@@ -6,6 +6,7 @@ use crate::boundary::Observer;
 use crate::error::Result;
 use crate::limits::Limits;
 use crate::open::{self, OpenOptions};
+use crate::wal::Wal;
 
 /// One connection to a store. Verbs take `&mut self`; several stores, in several threads and processes,
 /// may be open on one file.
@@ -16,6 +17,7 @@ pub struct Store<O = ()> {
     pub(crate) path: PathBuf,
     pub(crate) limits: Limits,
     pub(crate) observer: O,
+    pub(crate) wal: Wal,
 }
 
 impl Store {
@@ -34,12 +36,18 @@ impl Store {
     /// As [`Store::open`].
     pub fn open_with(path: impl AsRef<Path>, limits: &Limits, options: OpenOptions) -> Result<Store> {
         let connection = open::open(path.as_ref(), limits, options)?;
-        Ok(Store { connection, path: path.as_ref().to_owned(), limits: *limits, observer: () })
+        Ok(Store {
+            connection,
+            path: path.as_ref().to_owned(),
+            limits: *limits,
+            observer: (),
+            wal: Wal::new(options.busy_timeout),
+        })
     }
 
     /// The same store, telling `observer` of each crash boundary that its verbs cross.
     pub fn observed_by<O: Observer>(self, observer: O) -> Store<O> {
-        Store { connection: self.connection, path: self.path, limits: self.limits, observer }
+        Store { connection: self.connection, path: self.path, limits: self.limits, observer, wal: self.wal }
     }
 }
 

@@ -4,10 +4,10 @@ use crate::answer::{Admission, Budget, Cancellation, Claim, Full, Quarantine, Re
 use crate::boundary::{Boundary, Observer};
 use crate::error::{Error, Result};
 use crate::limits::{Allowance, GENERATION_CEILING, LEASE_TICKS, Limits};
-use crate::request::{Request, Token, check_claim_tick, check_identity, check_tick};
+use crate::request::{Request, Token, check_claim_tick, check_identity, check_report};
 use crate::store::Store;
-use crate::view::{Usage, global_usage, usage_of};
-use crate::write::{Write, change_one, run};
+use crate::view::{GLOBAL, Usage, no_global_row};
+use crate::write::{Answer, Ending, Write, change_one, run};
 
 /// The local effect of a resolved task: a row in this database, which stands for nothing outside it.
 const EFFECT: &str = "synthetic-completed";
@@ -20,17 +20,7 @@ impl<O: Observer> Store<O> {
     /// request again is `accepted` or `replay`, and either way held once.
     pub fn admit(&mut self, request: Request<'_>) -> Result<Admission> {
         request.check()?;
-        let write = Write::begin(&self.connection)?;
-        let answer = admit(&self.connection, &self.limits, &mut self.observer, request)?;
-        match answer {
-            Admission::Accepted => {
-                write.commit_across(&mut self.observer, [Boundary::AdmitBeforeCommit, Boundary::AdmitAfterCommit])?
-            }
-            Admission::Replay | Admission::Conflict | Admission::Oversize { .. } | Admission::Full(_) => {
-                write.roll_back()?;
-            }
-        }
-        Ok(answer)
+        self.write(|connection, limits, observer| admit(connection, limits, observer, request))
     }
 
     /// Takes the oldest task that is queued or whose lease has run out (PROTOCOL, *claim*). `None`: there is
@@ -41,10 +31,7 @@ impl<O: Observer> Store<O> {
     /// ceiling, a busy or failing store. After [`Error::OutcomeUnknown`] the lease, if there is one, runs out.
     pub fn claim(&mut self, tick: i64) -> Result<Option<Claim>> {
         check_claim_tick(tick)?;
-        let write = Write::begin(&self.connection)?;
-        let claim = claim(&self.connection, tick)?;
-        write.commit()?;
-        Ok(claim)
+        self.write(|connection, _, _| claim(connection, tick))
     }
 
     /// Reports a claim as done (PROTOCOL, *resolve*): effect and end in one commit, and the room is free.
@@ -53,16 +40,8 @@ impl<O: Observer> Store<O> {
     /// A token or tick out of range, a tick moved back, a busy or failing store. After
     /// [`Error::OutcomeUnknown`], [`Store::status`] tells.
     pub fn resolve(&mut self, token: &Token, tick: i64) -> Result<Resolution> {
-        token.check()?;
-        check_tick(tick)?;
-        let write = Write::begin(&self.connection)?;
-        let answer = resolve(&self.connection, &mut self.observer, token, tick)?;
-        match answer {
-            Resolution::Done => write
-                .commit_across(&mut self.observer, [Boundary::ResolveBeforeCommit, Boundary::ResolveAfterCommit])?,
-            Resolution::Stale => write.commit()?,
-        }
-        Ok(answer)
+        check_report(token, tick)?;
+        self.write(|connection, _, observer| resolve(connection, observer, token, tick))
     }
 
     /// Sets a claimed task aside (PROTOCOL, *quarantine*). The room stays held.
@@ -70,12 +49,8 @@ impl<O: Observer> Store<O> {
     /// # Errors
     /// As [`Store::resolve`].
     pub fn quarantine(&mut self, token: &Token, tick: i64) -> Result<Quarantine> {
-        token.check()?;
-        check_tick(tick)?;
-        let write = Write::begin(&self.connection)?;
-        let answer = quarantine(&self.connection, token, tick)?;
-        write.commit()?;
-        Ok(answer)
+        check_report(token, tick)?;
+        self.write(|connection, _, _| quarantine(connection, token, tick))
     }
 
     /// Puts a quarantined task back in its place (PROTOCOL, *redrive*). No new admission, no change of usage.
@@ -84,10 +59,7 @@ impl<O: Observer> Store<O> {
     /// A token out of range, a generation at its ceiling, a busy or failing store.
     pub fn redrive(&mut self, token: &Token) -> Result<Redrive> {
         token.check()?;
-        let write = Write::begin(&self.connection)?;
-        let answer = redrive(&self.connection, token)?;
-        write.commit()?;
-        Ok(answer)
+        self.write(|connection, _, _| redrive(connection, token))
     }
 
     /// Ends a task that nobody ever claimed (PROTOCOL, *cancel_unstarted*), and its room is free.
@@ -96,19 +68,69 @@ impl<O: Observer> Store<O> {
     /// An id out of range, a busy or failing store. After [`Error::OutcomeUnknown`], [`Store::status`] tells.
     pub fn cancel_unstarted(&mut self, request_id: &str) -> Result<Cancellation> {
         check_identity("request id", request_id)?;
+        self.write(|connection, _, _| cancel_unstarted(connection, request_id))
+    }
+
+    /// One verb in a transaction of its own.
+    fn write<A: Answer>(&mut self, verb: impl FnOnce(&Connection, &Limits, &mut O) -> Result<A>) -> Result<A> {
+        self.wal.keep_bounded(&self.connection);
         let write = Write::begin(&self.connection)?;
-        let answer = cancel_unstarted(&self.connection, request_id)?;
-        match answer {
-            Cancellation::Cancelled => {
-                write.commit_across(&mut self.observer, [Boundary::CancelBeforeCommit, Boundary::CancelAfterCommit])?;
-            }
-            Cancellation::NotCancelled => write.roll_back()?,
-        }
+        let answer = verb(&self.connection, &self.limits, &mut self.observer)?;
+        write.end(&mut self.observer, answer.ending())?;
         Ok(answer)
     }
 }
 
-fn admit(
+impl Answer for Admission {
+    fn ending(&self) -> Ending {
+        match self {
+            Admission::Accepted => Ending::CommitAcross([Boundary::AdmitBeforeCommit, Boundary::AdmitAfterCommit]),
+            Admission::Replay | Admission::Conflict | Admission::Oversize { .. } | Admission::Full(_) => {
+                Ending::RollBack
+            }
+        }
+    }
+}
+
+impl Answer for Option<Claim> {
+    fn ending(&self) -> Ending {
+        Ending::Commit
+    }
+}
+
+impl Answer for Resolution {
+    fn ending(&self) -> Ending {
+        match self {
+            Resolution::Done => Ending::CommitAcross([Boundary::ResolveBeforeCommit, Boundary::ResolveAfterCommit]),
+            Resolution::Stale => Ending::Commit,
+        }
+    }
+}
+
+impl Answer for Quarantine {
+    fn ending(&self) -> Ending {
+        Ending::Commit
+    }
+}
+
+impl Answer for Redrive {
+    fn ending(&self) -> Ending {
+        Ending::Commit
+    }
+}
+
+impl Answer for Cancellation {
+    fn ending(&self) -> Ending {
+        match self {
+            Cancellation::Cancelled => {
+                Ending::CommitAcross([Boundary::CancelBeforeCommit, Boundary::CancelAfterCommit])
+            }
+            Cancellation::NotCancelled => Ending::RollBack,
+        }
+    }
+}
+
+pub(crate) fn admit(
     connection: &Connection,
     limits: &Limits,
     observer: &mut impl Observer,
@@ -131,18 +153,15 @@ fn admit(
     if oversize {
         return Ok(Admission::Oversize { payload_bytes, limit: limits.payload_bytes });
     }
-    if let Some(full) = full(Scope::Global, global_usage(connection)?, limits.global, payload_bytes) {
+    let Standing { global, own, last_sequence } = standing(connection, tenant)?;
+    if let Some(full) = full(Scope::Global, global, limits.global, payload_bytes) {
         return Ok(Admission::Full(full));
     }
-    // A tenant that never held anything has no row yet.
-    let tenant_usage = usage_of(connection, tenant)?.unwrap_or(Usage { count: 0, bytes: 0 });
-    if let Some(full) = full(Scope::Tenant, tenant_usage, limits.tenant, payload_bytes) {
+    if let Some(full) = full(Scope::Tenant, own, limits.tenant, payload_bytes) {
         return Ok(Admission::Full(full));
     }
 
-    let last: Option<i64> =
-        connection.prepare_cached("SELECT max(sequence) FROM intent")?.query_row([], |row| row.get(0))?;
-    let sequence = raise("sequence", request_id, last.unwrap_or(0), i64::MAX)?;
+    let sequence = raise("sequence", request_id, last_sequence, i64::MAX)?;
     change_one(
         connection,
         "INSERT INTO intent (sequence, request_id, tenant, bytes, payload) VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -164,7 +183,7 @@ fn admit(
     Ok(Admission::Accepted)
 }
 
-fn claim(connection: &Connection, tick: i64) -> Result<Option<Claim>> {
+pub(crate) fn claim(connection: &Connection, tick: i64) -> Result<Option<Claim>> {
     store_tick(connection, tick)?;
     run(connection, "UPDATE task SET due = 0 WHERE due BETWEEN 1 AND ?1", [tick])?;
     let oldest = connection
@@ -189,7 +208,12 @@ fn claim(connection: &Connection, tick: i64) -> Result<Option<Claim>> {
     Ok(Some(Claim { token, tenant, payload, lease }))
 }
 
-fn resolve(connection: &Connection, observer: &mut impl Observer, token: &Token, tick: i64) -> Result<Resolution> {
+pub(crate) fn resolve(
+    connection: &Connection,
+    observer: &mut impl Observer,
+    token: &Token,
+    tick: i64,
+) -> Result<Resolution> {
     store_tick(connection, tick)?;
     let Some(held) = held_by(connection, token, tick)? else { return Ok(Resolution::Stale) };
     change_one(connection, "INSERT INTO effect (sequence, effect) VALUES (?1, ?2)", params![held.sequence, EFFECT])?;
@@ -203,7 +227,7 @@ fn resolve(connection: &Connection, observer: &mut impl Observer, token: &Token,
     Ok(Resolution::Done)
 }
 
-fn quarantine(connection: &Connection, token: &Token, tick: i64) -> Result<Quarantine> {
+pub(crate) fn quarantine(connection: &Connection, token: &Token, tick: i64) -> Result<Quarantine> {
     store_tick(connection, tick)?;
     let Some(held) = held_by(connection, token, tick)? else { return Ok(Quarantine::Stale) };
     change_one(
@@ -214,7 +238,7 @@ fn quarantine(connection: &Connection, token: &Token, tick: i64) -> Result<Quara
     Ok(Quarantine::Quarantined)
 }
 
-fn redrive(connection: &Connection, token: &Token) -> Result<Redrive> {
+pub(crate) fn redrive(connection: &Connection, token: &Token) -> Result<Redrive> {
     let sequence: Option<i64> = connection
         .prepare_cached(
             "SELECT task.sequence FROM intent JOIN task ON task.sequence = intent.sequence
@@ -232,7 +256,7 @@ fn redrive(connection: &Connection, token: &Token) -> Result<Redrive> {
     Ok(Redrive::Requeued)
 }
 
-fn cancel_unstarted(connection: &Connection, request_id: &str) -> Result<Cancellation> {
+pub(crate) fn cancel_unstarted(connection: &Connection, request_id: &str) -> Result<Cancellation> {
     let unstarted = connection
         .prepare_cached(
             "SELECT task.sequence, tenant, task.bytes FROM intent JOIN task ON task.sequence = intent.sequence
@@ -248,6 +272,33 @@ fn cancel_unstarted(connection: &Connection, request_id: &str) -> Result<Cancell
     )?;
     give_back(connection, &unstarted)?;
     Ok(Cancellation::Cancelled)
+}
+
+/// All that an admission depends on but its own identity, in one look.
+struct Standing {
+    global: Usage,
+    own: Usage,
+    /// 0 where nothing was ever admitted.
+    last_sequence: i64,
+}
+
+fn standing(connection: &Connection, tenant: &str) -> Result<Standing> {
+    // A tenant that never held anything has no row yet.
+    connection
+        .prepare_cached(
+            "SELECT global.count, global.bytes, ifnull(own.count, 0), ifnull(own.bytes, 0),
+                 ifnull((SELECT max(sequence) FROM intent), 0)
+             FROM usage AS global LEFT JOIN usage AS own ON own.tenant = ?2 WHERE global.tenant = ?1",
+        )?
+        .query_row([GLOBAL, tenant], |row| {
+            Ok(Standing {
+                global: Usage { count: row.get(0)?, bytes: row.get(1)? },
+                own: Usage { count: row.get(2)?, bytes: row.get(3)? },
+                last_sequence: row.get(4)?,
+            })
+        })
+        .optional()?
+        .ok_or_else(no_global_row)
 }
 
 /// A task that holds room, and whose.

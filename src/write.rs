@@ -3,6 +3,22 @@ use rusqlite::{Connection, Params};
 use crate::boundary::{Boundary, Observer};
 use crate::error::{Error, Result};
 
+/// What an answer asks of the transaction in which it was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Nothing was written.
+    RollBack,
+    /// Something may have been written: the tick at least.
+    Commit,
+    /// As `Commit`, crossing these two just before and just after.
+    CommitAcross([Boundary; 2]),
+}
+
+/// An answer of a writing verb.
+pub(crate) trait Answer {
+    fn ending(&self) -> Ending;
+}
+
 /// One `BEGIN IMMEDIATE … COMMIT`. Rolls back when dropped before its end.
 pub(crate) struct Write<'c> {
     connection: &'c Connection,
@@ -19,18 +35,23 @@ impl<'c> Write<'c> {
         Ok(())
     }
 
-    /// Commits, crossing the boundary just before it and the one just after.
-    pub(crate) fn commit_across(self, observer: &mut impl Observer, boundaries: [Boundary; 2]) -> Result<()> {
-        let [before, after] = boundaries;
-        observer.crossed(before);
-        self.commit()?;
-        observer.crossed(after);
-        Ok(())
-    }
-
     pub(crate) fn roll_back(self) -> Result<()> {
         run(self.connection, "ROLLBACK", [])?;
         Ok(())
+    }
+
+    /// As the one answer that was found in it asks.
+    pub(crate) fn end(self, observer: &mut impl Observer, ending: Ending) -> Result<()> {
+        match ending {
+            Ending::RollBack => self.roll_back(),
+            Ending::Commit => self.commit(),
+            Ending::CommitAcross([before, after]) => {
+                observer.crossed(before);
+                self.commit()?;
+                observer.crossed(after);
+                Ok(())
+            }
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The frozen files (`results.json`, `experiments/sweeps.json`) and their judge.
+//! The frozen files (`results.json`, `experiments/sweeps.json`, `experiments/flaws/matrix.json`) and their judge.
 //!
 //! Reading order: [`read`] takes the text strictly, [`write`] gives its one canonical form, [`load`] fetches it from
 //! disk, [`compare`] finds the differences, [`outcome`] turns them into a verdict, [`show`] renders that, [`emit`]
@@ -51,3 +51,6 @@ pub const GROUPS: Subject = Subject { member: "groups", one: "scenario group", m
 
 /// `experiments/sweeps.json`.
 pub const SWEEPS: Subject = Subject { member: "sweeps", one: "sweep", many: "sweeps" };
+
+/// `experiments/flaws/matrix.json`.
+pub const FLAWS: Subject = Subject { member: "flaws", one: "flaw", many: "flaws" };

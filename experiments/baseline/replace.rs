@@ -13,6 +13,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::unistd::{AccessFlags, access};
 use tempfile::{Builder, NamedTempFile};
@@ -36,6 +37,8 @@ pub enum ReplaceError {
     NotAFile { path: PathBuf, what: &'static str },
     #[error("{path}: symbolic links lead in a circle; mend them")]
     LinksInACircle { path: PathBuf },
+    #[error("{path}: there is no such folder; make it, or write elsewhere")]
+    NoFolder { path: PathBuf },
     #[error("{path}: the folder can't be written ({source}); make it writable, or write elsewhere")]
     Folder { path: PathBuf, source: io::Error },
     #[error("{path}: can't {step} ({source}); the file is as it was")]
@@ -78,9 +81,7 @@ fn replace_filled(
     if let Some(old) = &old {
         refuse_protected(&target, old)?;
     }
-    let writable = AccessFlags::W_OK | AccessFlags::X_OK;
-    access(place.folder, writable)
-        .map_err(|errno| ReplaceError::Folder { path: place.folder.to_path_buf(), source: errno.into() })?;
+    refuse_folder(place.folder)?;
     let failed = |step| {
         let path = target.clone();
         move |source| ReplaceError::Failed { path, step, source }
@@ -98,6 +99,13 @@ fn replace_filled(
     Ok(Replaced::Written)
 }
 
+/// Whether a file could be there, as far as that shows without its text: for who would have to work for the text first.
+pub fn refuse_early(path: &Path) -> Result<(), ReplaceError> {
+    let target = target_of(path)?;
+    existing(&target)?;
+    refuse_folder(folder_of(&target))
+}
+
 /// The file that `path` means in the end, which need not exist yet.
 pub fn target_of(path: &Path) -> Result<PathBuf, ReplaceError> {
     let mut target = path.to_path_buf();
@@ -111,6 +119,14 @@ pub fn target_of(path: &Path) -> Result<PathBuf, ReplaceError> {
         }
     }
     Err(ReplaceError::LinksInACircle { path: path.to_path_buf() })
+}
+
+fn refuse_folder(folder: &Path) -> Result<(), ReplaceError> {
+    let path = folder.to_path_buf();
+    access(folder, AccessFlags::W_OK | AccessFlags::X_OK).map_err(|errno| match errno {
+        Errno::ENOENT => ReplaceError::NoFolder { path },
+        _ => ReplaceError::Folder { path, source: errno.into() },
+    })
 }
 
 fn existing(target: &Path) -> Result<Option<Metadata>, ReplaceError> {
@@ -363,10 +379,21 @@ mod tests {
     }
 
     #[test]
+    fn what_can_not_be_there_is_refused_before_there_is_a_text() {
+        let it = folder();
+        let absent = it.folder.path().join("absent/results.json");
+        let said = refuse_early(&absent).expect_err("no folder").to_string();
+        assert!(said.ends_with("absent: there is no such folder; make it, or write elsewhere"), "{said}");
+        assert!(matches!(refuse_early(it.folder.path()), Err(ReplaceError::NotAFile { .. })));
+        assert!(refuse_early(&it.file).is_ok() && refuse_early(&it.path("new.json")).is_ok());
+        assert!(it.is_untouched());
+    }
+
+    #[test]
     fn a_folder_that_is_not_there_is_named() {
         let it = folder();
         let error = replace(&it.path("absent/results.json"), NEW).expect_err("no folder");
-        assert!(matches!(error, ReplaceError::Folder { .. }), "{error}");
+        assert!(matches!(error, ReplaceError::NoFolder { .. }), "{error}");
         assert!(it.is_untouched());
     }
 

@@ -1,0 +1,382 @@
+//! The gallery of flaws: small, plausible diffs that a colleague might submit, each built and tried, and what convicted it.
+//! A harness that was never seen to fail is no evidence.
+//!
+//! A flaw is a row of the table and `flaws/NAME.patch`, which begins with a line `Wrong:` and a line `Shipped by:`.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::baseline::load::load;
+use crate::baseline::outcome::{Run, Seen};
+use crate::baseline::read::Document;
+use crate::baseline::write::{canonical, document_of};
+use crate::baseline::{self, Subject};
+use crate::groups::GROUPS;
+use crate::job::{Job, Played};
+use crate::process::{Child, Exit, NotMeasured, Start};
+use crate::progress::Progress;
+use crate::sweeps::SWEEPS;
+
+pub const FLAWS: [Flaw; 1] = [flaw!("capacity-before-identity")];
+
+pub struct Flaw {
+    pub name: &'static str,
+    patch: &'static str,
+}
+
+macro_rules! flaw {
+    ($name:literal) => {
+        Flaw { name: $name, patch: include_str!(concat!("flaws/", $name, ".patch")) }
+    };
+}
+use flaw;
+
+impl Flaw {
+    pub fn wrong(&self) -> &'static str {
+        self.line("Wrong: ")
+    }
+
+    fn shipped_by(&self) -> &'static str {
+        self.line("Shipped by: ")
+    }
+
+    /// Paths of what it changes.
+    fn files(&self) -> impl Iterator<Item = &'static str> {
+        self.patch.lines().filter_map(|line| line.strip_prefix("+++ b/"))
+    }
+
+    fn line(&self, start: &str) -> &'static str {
+        self.patch.lines().find_map(|line| line.strip_prefix(start)).unwrap_or_default()
+    }
+}
+
+/// Sweeps in which processes really race: what convicts a flaw there may not do so every time.
+const CHANCY: [&str; 2] = ["nemesis", "histories"];
+/// How often a run that rests on chance is played: all of them have to convict before it is frozen, one when it is checked.
+const TRIES: usize = 3;
+
+const BUILD: Duration = Duration::from_secs(600);
+const PLAY: Duration = Duration::from_secs(300);
+
+/// The job behind `experiments/flaws/matrix.json`.
+pub struct Gallery {
+    pub checkout: PathBuf,
+    pub extent: Extent,
+}
+
+/// How much is played for a flaw.
+pub enum Extent {
+    /// All groups and sweeps.
+    Everything,
+    /// The groups, and the sweeps that convicted it when this file was frozen: they still have to.
+    Frozen(PathBuf),
+}
+
+/// Who convicted a flaw, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Convicted {
+    groups: BTreeSet<String>,
+    sweeps: BTreeSet<String>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    wrong: &'static str,
+    shipped_by: &'static str,
+    convicted_by: Convicted,
+}
+
+impl Job for Gallery {
+    fn subject(&self) -> Subject {
+        baseline::FLAWS
+    }
+
+    fn names(&self) -> Vec<&'static str> {
+        FLAWS.iter().map(|flaw| flaw.name).collect()
+    }
+
+    /// What rests on chance is repeated flaw by flaw.
+    fn steady_runs(&self) -> usize {
+        1
+    }
+
+    fn play(&self, selected: &[&'static str], progress: &Progress) -> Result<Played, NotMeasured> {
+        let workshop = Workshop::set_up(&self.checkout)?;
+        let frozen = match &self.extent {
+            Extent::Everything => None,
+            Extent::Frozen(file) => load(file, self.subject()).ok(),
+        };
+        let mut measured = Vec::new();
+        let mut seen = Vec::new();
+        for flaw in FLAWS.iter().filter(|flaw| selected.contains(&flaw.name)) {
+            progress.begin(flaw.name);
+            let began = Instant::now();
+            let before = frozen.as_ref().map(|frozen| convicted_before(frozen, flaw.name));
+            let (run, what) = match workshop.convict(flaw, before.as_ref(), progress) {
+                Ok(convicted_by) if convicted_by == Convicted::default() => {
+                    (Run::Broken(vec!["nothing convicts it; the harness is to be mended".to_owned()]), "goes free")
+                }
+                Ok(convicted_by) => {
+                    let row = Row { wrong: flaw.wrong(), shipped_by: flaw.shipped_by(), convicted_by };
+                    measured.push((flaw.name, row));
+                    (Run::Measured, "is convicted")
+                }
+                Err(Stop::Stale(sentence)) => (Run::Broken(vec![sentence]), "no longer applies"),
+                Err(Stop::NotMeasured(error)) => (Run::NotMeasured(error.what), "could not be measured"),
+            };
+            progress.end(&format!("{} {what} ({} ms)", flaw.name, began.elapsed().as_millis()));
+            seen.push(Seen { name: flaw.name.to_owned(), sentence: flaw.wrong().to_owned(), run });
+        }
+        let document = document_of(&Matrix { format: FORMAT, flaws: measured })
+            .map_err(|error| NotMeasured { what: error.to_string() })?;
+        Ok(Played { document, seen })
+    }
+}
+
+/// Raised when the shape of the file changes.
+const FORMAT: u32 = 1;
+
+#[derive(Serialize)]
+struct Matrix {
+    format: u32,
+    #[serde(serialize_with = "crate::record::in_order")]
+    flaws: Vec<(&'static str, Row)>,
+}
+
+fn convicted_before(frozen: &Document, name: &str) -> Convicted {
+    let entry = frozen.entries(baseline::FLAWS.member).iter().find(|entry| entry.name == name);
+    #[derive(Deserialize)]
+    struct Before {
+        convicted_by: Convicted,
+    }
+    entry
+        .and_then(|entry| serde_json::from_str::<Before>(&canonical(&entry.node)).ok())
+        .map_or_else(Convicted::default, |before| before.convicted_by)
+}
+
+enum Stop {
+    /// The patch is out of date: a fault of the gallery.
+    Stale(String),
+    NotMeasured(NotMeasured),
+}
+
+impl From<NotMeasured> for Stop {
+    fn from(error: NotMeasured) -> Self {
+        Stop::NotMeasured(error)
+    }
+}
+
+const TARGET: &str = "target/flaws";
+const TREE: &str = "target/flaws/tree";
+
+/// A copy of the sources under `target`, always at the same place, so that Cargo rebuilds only what a flaw changes.
+struct Workshop {
+    checkout: PathBuf,
+    tree: PathBuf,
+    target: PathBuf,
+}
+
+impl Workshop {
+    fn set_up(checkout: &Path) -> Result<Workshop, NotMeasured> {
+        let (target, tree) = (checkout.join(TARGET), checkout.join(TREE));
+        let told = |error: io::Error| NotMeasured {
+            what: format!(
+                "{}: the sources can't be copied there ({error}); make room, or the right to write",
+                tree.display()
+            ),
+        };
+        fs::create_dir_all(&tree).map_err(told)?;
+        Ok(Workshop { checkout: checkout.to_owned(), tree, target })
+    }
+
+    fn convict(&self, flaw: &Flaw, before: Option<&Convicted>, progress: &Progress) -> Result<Convicted, Stop> {
+        let say = |what: &str| progress.note(|| format!("{}: {what}", flaw.name));
+        say("building");
+        let program = self.build(flaw)?;
+        let mut convicted = Convicted::default();
+        say("groups");
+        let groups: Vec<&str> = GROUPS.iter().map(|group| group.name).collect();
+        convicted.groups = self.tried(before.map(|before| &before.groups), |_| {
+            self.play(&program, &[], &groups, &self.checkout.join("results.json"))
+        })?;
+        for sweep in &SWEEPS {
+            let wanted = before.is_none_or(|before| before.sweeps.contains(sweep.name));
+            if wanted {
+                say(sweep.name);
+                let frozen = self.checkout.join("experiments").join("sweeps.json");
+                let once = |_| self.play(&program, &["sweep", sweep.name], &[sweep.name], &frozen);
+                let found = match CHANCY.contains(&sweep.name) {
+                    true => self.tried(before.map(|before| &before.sweeps), once)?,
+                    false => once(0)?,
+                };
+                convicted.sweeps.extend(found);
+            }
+        }
+        Ok(convicted)
+    }
+
+    /// What convicts every time; or, where it is known who did before, who of them does so once.
+    fn tried(
+        &self,
+        before: Option<&BTreeSet<String>>,
+        once: impl Fn(usize) -> Result<BTreeSet<String>, Stop>,
+    ) -> Result<BTreeSet<String>, Stop> {
+        let mut found = once(0)?;
+        for number in 1..TRIES {
+            match before {
+                None => {
+                    let again = once(number)?;
+                    found.retain(|name| again.contains(name));
+                }
+                Some(before) if before.is_subset(&found) => break,
+                Some(_) => found.extend(once(number)?),
+            }
+        }
+        if let Some(before) = before {
+            found.retain(|name| before.contains(name));
+        }
+        Ok(found)
+    }
+
+    fn build(&self, flaw: &Flaw) -> Result<PathBuf, Stop> {
+        let told = |error: io::Error| {
+            Stop::NotMeasured(NotMeasured {
+                what: format!(
+                    "{}: the sources can't be copied there ({error}); make room and run again",
+                    self.tree.display()
+                ),
+            })
+        };
+        mirror(&self.checkout, &self.tree).map_err(told)?;
+        let patch = self.target.join("flaw.patch");
+        fs::write(&patch, flaw.patch).map_err(told)?;
+        let arguments: [OsString; 5] = [
+            "-C".into(),
+            self.checkout.clone().into(),
+            "apply".into(),
+            format!("--directory={TREE}").into(),
+            patch.into(),
+        ];
+        let applied = run("git apply", "git", arguments, BUILD)?;
+        let changed =
+            flaw.files().all(|file| fs::read(self.tree.join(file)).ok() != fs::read(self.checkout.join(file)).ok());
+        if applied.exit != Exit::Code(0) || !changed {
+            return Err(Stop::Stale(format!("the patch does not apply ({}); make it anew", applied.stderr.trim())));
+        }
+        let manifest = self.tree.join("Cargo.toml");
+        let arguments: [OsString; 8] = [
+            "build".into(),
+            "--quiet".into(),
+            "--locked".into(),
+            "--profile=flaw".into(),
+            "--manifest-path".into(),
+            manifest.into(),
+            "--target-dir".into(),
+            self.target.clone().into(),
+        ];
+        let built = run("cargo build", "cargo", arguments, BUILD)?;
+        if built.exit != Exit::Code(0) {
+            return Err(Stop::Stale(format!(
+                "with the patch the sources don't build ({}); make it anew",
+                built.stderr.trim()
+            )));
+        }
+        Ok(self.target.join("flaw").join(env!("CARGO_PKG_NAME")))
+    }
+
+    /// Which of `names` are not as they should be.
+    fn play(&self, program: &Path, job: &[&str], names: &[&str], frozen: &Path) -> Result<BTreeSet<String>, Stop> {
+        let mut arguments: Vec<OsString> = job.iter().map(OsString::from).collect();
+        arguments.extend([
+            "--check".into(),
+            "--quiet".into(),
+            "--format=json".into(),
+            "--results".into(),
+            frozen.into(),
+        ]);
+        let ended = run("the flawed program", program, arguments, PLAY)?;
+        #[derive(Deserialize)]
+        struct Said {
+            entries: Vec<Entry>,
+        }
+        #[derive(Deserialize)]
+        struct Entry {
+            name: String,
+            status: String,
+        }
+        let said: Said = serde_json::from_str(&ended.lines.join("\n")).map_err(|error| NotMeasured {
+            what: format!("the flawed program told no result ({}; {error}): {}", ended.exit, ended.stderr.trim()),
+        })?;
+        let bad = said.entries.into_iter().filter(|entry| entry.status != "agrees");
+        Ok(bad.map(|entry| entry.name).filter(|name| names.contains(&name.as_str())).collect())
+    }
+}
+
+fn run(
+    label: &str,
+    program: impl AsRef<Path>,
+    arguments: impl IntoIterator<Item = OsString>,
+    patience: Duration,
+) -> Result<crate::process::Ended, NotMeasured> {
+    Child::spawn(&Start::program(label, program, arguments))?.finish(Instant::now() + patience)
+}
+
+/// Makes `tree` hold the sources of `checkout`, and leaves what is the same already, with its time stamp, to Cargo.
+fn mirror(checkout: &Path, tree: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(tree)? {
+        let entry = entry?;
+        let origin = checkout.join(entry.file_name());
+        match (entry.file_type()?.is_dir(), origin.is_dir(), origin.is_file()) {
+            (true, true, _) | (false, _, true) => {}
+            (true, false, _) => fs::remove_dir_all(entry.path())?,
+            (false, _, false) => fs::remove_file(entry.path())?,
+        }
+    }
+    for entry in fs::read_dir(checkout)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name == "target" || name.to_string_lossy().starts_with('.') {
+            continue;
+        }
+        let copy = tree.join(&name);
+        if entry.file_type()?.is_dir() {
+            fs::create_dir_all(&copy)?;
+            mirror(&entry.path(), &copy)?;
+        } else {
+            let wanted = fs::read(entry.path())?;
+            if fs::read(&copy).ok().as_ref() != Some(&wanted) {
+                fs::write(&copy, wanted)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_patch_is_in_the_table_and_says_what_is_wrong_and_who_shipped_it() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments").join("flaws");
+        let mut patches: Vec<String> = fs::read_dir(folder)
+            .expect("the gallery")
+            .map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8"))
+            .filter_map(|name| name.strip_suffix(".patch").map(str::to_owned))
+            .collect();
+        patches.sort();
+        let mut table: Vec<&str> = FLAWS.iter().map(|flaw| flaw.name).collect();
+        table.sort_unstable();
+        assert_eq!(patches, table);
+        for flaw in &FLAWS {
+            assert!(!flaw.wrong().is_empty(), "{} says what is wrong", flaw.name);
+            assert!(!flaw.shipped_by().is_empty(), "{} says who shipped it", flaw.name);
+        }
+    }
+}

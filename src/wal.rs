@@ -1,0 +1,67 @@
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+/// SQLite's own automatic checkpoint, after the commit that takes the WAL past this many pages. It is
+/// passive: it waits for nobody, and its errors are not the commit's.
+pub(crate) const AUTOCHECKPOINT_PAGES: &str = "1000";
+
+/// What stays of the WAL file once it starts anew: twice what automatic checkpoints leave room for.
+pub(crate) const KEPT_BYTES: &str = "8388608";
+
+/// A WAL of more pages has not started anew for a while: 16 MiB.
+const BOUND_PAGES: i64 = 4_000;
+
+/// Commits between two looks at the WAL's length; a look is one read of shared memory.
+const COMMITS_PER_LOOK: u32 = 64;
+
+/// How long the attempt to empty the WAL waits for readers, all writers waiting behind it.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Keeps the WAL from growing without bound.
+///
+/// The WAL starts anew when a writer finds all of it checkpointed and no reader in it. Automatic checkpoints
+/// see to the first; readers that overlap without a gap deny the second for ever. So a WAL over its bound is
+/// emptied by a checkpoint that holds back writers until the readers of old pages are gone, if that takes no
+/// longer than the patience. As long as one reader stays, nothing can bound the WAL: the next attempt is due
+/// when it has doubled, so that attempts cost less and less of the growth. What a reader made it grow to is
+/// cut back to the kept size by the first commit after it starts anew.
+///
+/// All this happens before a transaction begins, and a failure is silent: it is no answer to any request.
+pub(crate) struct Wal {
+    busy_timeout: Duration,
+    commits_until_look: u32,
+    /// Pages at which the next attempt is due.
+    attempt_at: i64,
+}
+
+impl Wal {
+    pub(crate) fn new(busy_timeout: Duration) -> Self {
+        Wal { busy_timeout, commits_until_look: COMMITS_PER_LOOK, attempt_at: BOUND_PAGES }
+    }
+
+    /// To be called outside of a transaction, before each that writes.
+    pub(crate) fn keep_bounded(&mut self, connection: &Connection) {
+        self.commits_until_look -= 1;
+        if self.commits_until_look > 0 {
+            return;
+        }
+        self.commits_until_look = COMMITS_PER_LOOK;
+        let Ok(pages) = checkpoint(connection, "PRAGMA wal_checkpoint(NOOP)") else { return };
+        if pages <= BOUND_PAGES {
+            self.attempt_at = BOUND_PAGES;
+        } else if pages >= self.attempt_at {
+            self.attempt_at = pages.saturating_mul(2);
+            if connection.busy_timeout(PATIENCE.min(self.busy_timeout)).is_ok() {
+                let _ = checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)");
+            }
+            // Fails only on a timeout that opening has refused.
+            let _ = connection.busy_timeout(self.busy_timeout);
+        }
+    }
+}
+
+/// The WAL's length in pages.
+fn checkpoint(connection: &Connection, pragma: &str) -> rusqlite::Result<i64> {
+    connection.prepare_cached(pragma)?.query_row([], |row| row.get(1))
+}
