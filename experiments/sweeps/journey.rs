@@ -316,3 +316,40 @@ fn write_back(path: &Path, checkpoint: Checkpoint) -> Result<(), String> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::image::{Rule, enumerate};
+    use crate::disk::log::SyncPurpose;
+    use crate::progress::Progress;
+
+    const COARSE: Rule =
+        Rule { full_product: 32, subsets_up_to: 4, random_subsets: 4, damages: 16, storms: 4, seed: 73 };
+
+    /// Two folders with names of other lengths; other tests use SQLite meanwhile, so the salts may differ.
+    #[test]
+    fn two_runs_have_the_same_calls_and_the_same_counts() {
+        for connections in Connections::BOTH {
+            let [one, other] = [(); 2].map(|()| {
+                let ground = Ground::prepare("test", &Progress::Quiet).expect("a folder");
+                Journey::record(&ground, connections).expect("records")
+            });
+            assert_eq!(one.log.lines(), other.log.lines());
+            assert_eq!(enumerate(&one.log, &COARSE).counts, enumerate(&other.log, &COARSE).counts);
+        }
+    }
+
+    #[test]
+    fn a_kept_connection_sees_checkpoints_and_its_wal_begun_anew() {
+        let ground = Ground::prepare("test", &Progress::Quiet).expect("a folder");
+        let journey = Journey::record(&ground, Connections::Kept).expect("records");
+        let syncs = |wanted| {
+            let is = |entry: &&Entry| matches!(entry, Entry::Sync { purpose, .. } if *purpose == wanted);
+            journey.log.entries.iter().filter(is).count()
+        };
+        assert_eq!((syncs(SyncPurpose::Checkpoint), syncs(SyncPurpose::WalHeader)), (CHECKPOINTS.len() + 1, 4));
+        assert!(journey.log.entries.iter().any(|entry| matches!(entry, Entry::Truncate { len: 0, .. })));
+        assert_eq!(journey.marks.acknowledged.last(), Some(&journey.steps.len()));
+    }
+}

@@ -285,3 +285,37 @@ fn cut_before(journey: &Journey, wanted: impl Fn(&Step) -> bool) -> Result<usize
     let step = step.ok_or_else(|| NotMeasured { what: "the run has no such step".to_owned() })?;
     Ok(journey.marks.called.partition_point(|called| *called <= step) - 1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::progress::Progress;
+
+    #[test]
+    fn a_conviction_names_what_was_lost_and_its_point_plays_it_again() {
+        let ground = Ground::prepare("test", &Progress::Quiet).expect("a folder");
+        // The database and the WAL at the first commit: the header is synced, its frames are not.
+        match replay(&ground, "normal/3.23").expect("is measured") {
+            Replay::Convicted(text) => {
+                assert!(text.contains("init was acknowledged and is lost"), "{text}");
+                assert!(text.contains("durable-admission sweep teeth --point normal/3.23"), "{text}");
+            }
+            Replay::Legal(text) | Replay::Unknown(text) => panic!("{text}"),
+        }
+        for unknown in ["normal", "normal/3", "normal/3.99999999", "sharp/3.23", "normal/kept/3.23"] {
+            assert!(matches!(replay(&ground, unknown).expect("is measured"), Replay::Unknown(_)), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn a_tooth_that_convicts_of_nothing_or_of_too_much_is_blunt() {
+        let convicted = |lost, broken| Convictions { lost, broken, ..Convictions::default() };
+        let blunt = |harm, lost, broken| {
+            let tooth = Tooth { name: "tooth", shows: "", disks: &[], harm };
+            tooth.blunt(&convicted(lost, broken)).is_some()
+        };
+        assert!(blunt(Harm::LosesOnly, 0, 0) && blunt(Harm::LosesOnly, 1, 1) && !blunt(Harm::LosesOnly, 1, 0));
+        assert!(blunt(Harm::Any, 0, 0) && !blunt(Harm::Any, 1, 0) && !blunt(Harm::Any, 0, 1));
+        assert!(blunt(Harm::Breaks, 1, 0) && !blunt(Harm::Breaks, 0, 1));
+    }
+}
