@@ -103,7 +103,9 @@ impl<'o> Page<'o> {
             Status::Agrees | Status::Differs(_) => {}
             Status::Broken { sentences, .. } => {
                 for sentence in sentences {
-                    self.line(&format!("  broken: {}", visible(sentence)));
+                    let mut lines = sentence.lines();
+                    self.line(&format!("  broken: {}", visible(lines.next().unwrap_or_default())));
+                    lines.for_each(|line| self.line(&format!("    {}", visible(line))));
                 }
             }
             Status::NotMeasured(why) => self.line(&format!("  {}", visible(why))),
