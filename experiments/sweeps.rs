@@ -7,6 +7,7 @@ pub mod ground;
 pub mod exhaustive;
 pub mod histories;
 pub mod nemesis;
+pub mod random;
 pub mod worker;
 
 mod bench;
@@ -29,16 +30,22 @@ use crate::process::NotMeasured;
 use crate::progress::Progress;
 use ground::Ground;
 
-pub const SWEEPS: [Sweep; 3] = [
+pub const SWEEPS: [Sweep; 4] = [
     Sweep {
         name: "exhaustive",
         shows: "in every state of a small world every verb answers and leaves behind what the reference model says",
         run: exhaustive::sweep,
+        replay: Some(exhaustive::visit_on_request),
+    },
+    Sweep {
+        name: "random",
+        shows: "long random sequences with larger numbers answer and leave behind what the reference model says",
+        run: random::sweep,
         replay: None,
     },
     Sweep {
         name: "histories",
-        shows: "what twelve processes at once heard, some killed in the middle, and what is found afterwards has one order",
+        shows: "what twelve at once heard, some killed in the middle, and what is found afterwards, has one order in the model",
         run: histories::sweep,
         replay: None,
     },

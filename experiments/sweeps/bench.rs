@@ -47,6 +47,33 @@ impl Bench {
         Ok(Bench { store, beside, tables, seen: None })
     }
 
+    /// By plain SQL, where no run of verbs gets.
+    ///
+    /// # Errors
+    /// What SQLite reports, and an id that is not there.
+    pub fn set_generation(&mut self, request_id: &str, generation: i64) -> Result<(), String> {
+        let set =
+            "UPDATE task SET generation = ?2 WHERE sequence = (SELECT sequence FROM intent WHERE request_id = ?1)";
+        // What it wrote itself is no commit of another in its eyes.
+        self.seen = None;
+        match self.beside.execute(set, (request_id, generation)) {
+            Ok(1) => Ok(()),
+            Ok(rows) => Err(format!("the generation of {request_id:?} stands in {rows} rows")),
+            Err(error) => Err(format!("the generation of {request_id:?} could not be set by plain SQL ({error})")),
+        }
+    }
+
+    /// The store anew; the second connection stays.
+    ///
+    /// # Errors
+    /// A sentence if it can't be opened again.
+    pub fn reopen(&mut self) -> Result<(), String> {
+        let path = self.store.path().to_owned();
+        let again = Store::open(&path, self.store.limits());
+        self.store = again.map_err(|error| format!("{}: can't be opened again ({error})", path.display()))?;
+        Ok(())
+    }
+
     fn last_commit(&self) -> rusqlite::Result<i64> {
         self.beside.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
     }

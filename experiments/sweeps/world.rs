@@ -320,7 +320,7 @@ fn path_to<Saved>(visits: &[Visit<Saved>], verbs: &[Verb], index: usize) -> Vec<
     path
 }
 
-fn counted_as(heard: &Result<Answer, Error>) -> String {
+pub fn counted_as(heard: &Result<Answer, Error>) -> String {
     match heard {
         Ok(answer @ Answer::Full(Full { budget, .. })) => format!("{} {budget:?}", answer.name()).to_lowercase(),
         Ok(answer) => answer.name().to_owned(),
