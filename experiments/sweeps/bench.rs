@@ -5,12 +5,12 @@
 
 use std::path::Path;
 
-use durable_admission::Store;
+use durable_admission::{self as library, Store};
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params_from_iter};
 
 use super::perform::{Said, library_limits, perform};
-use super::world::Subject;
+use super::world::{Subject, Trouble};
 use crate::model::{Answer, Error, Limits, Phase, Request, State, Task, Usage, Verb};
 
 pub struct Bench {
@@ -113,10 +113,11 @@ impl Subject for Bench {
         self.put_back(saved).map_err(|error| format!("a saved state could not be put back ({error})"))
     }
 
-    fn perform(&mut self, verb: &Verb) -> Result<Result<Answer, Error>, String> {
+    fn perform(&mut self, verb: &Verb) -> Result<Result<Answer, Error>, Trouble> {
         match perform(&mut self.store, verb) {
             Said::Heard(heard) => Ok(heard),
-            Said::Failed(error) => Err(format!("{verb:?} failed: {error}")),
+            Said::Failed(library::Error::Corrupt(damage)) => Err(Trouble::Damaged(damage)),
+            Said::Failed(error) => Err(Trouble::Machine(format!("{verb:?} failed: {error}"))),
         }
     }
 

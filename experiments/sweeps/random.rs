@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::Found;
 use super::bench::Bench;
 use super::ground::Ground;
-use super::world::{Subject, counted_as};
+use super::world::{Subject, Trouble, counted_as};
 use crate::audit::audit;
 use crate::model::{self, CEILING, FIXTURE, Limits, NAME_BYTES, Phase, Request, State, Token, Usage, Verb};
 use crate::process::NotMeasured;
@@ -319,6 +319,15 @@ fn set_generation(world: &World) -> BoxedStrategy<Move> {
 enum Failure {
     Disagrees(String),
     NotMeasured(NotMeasured),
+}
+
+impl From<Trouble> for Failure {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Damaged(damage) => Failure::Disagrees(format!("heard     that the store is damaged: {damage}")),
+            Trouble::Machine(why) => why.into(),
+        }
+    }
 }
 
 impl From<String> for Failure {
