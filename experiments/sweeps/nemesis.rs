@@ -31,9 +31,9 @@ struct Scene {
 }
 
 const SCENES: [Scene; 3] = [
-    Scene { name: "in each other's way", play: Play::Crowded, processes: 12, threads: 1, rounds: 24 },
-    Scene { name: "room for all", play: Play::Roomy, processes: 12, threads: 1, rounds: 24 },
-    Scene { name: "threads that share commits", play: Play::Roomy, processes: 3, threads: 4, rounds: 48 },
+    Scene { name: "room for all", play: Play::Roomy, processes: 12, threads: 1, rounds: 40 },
+    Scene { name: "threads that share commits", play: Play::Roomy, processes: 3, threads: 4, rounds: 96 },
+    Scene { name: "in each other's way", play: Play::Crowded, processes: 12, threads: 1, rounds: 16 },
 ];
 
 #[derive(Serialize)]
