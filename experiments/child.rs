@@ -11,6 +11,7 @@ use durable_admission::{Boundary, Error, Observer, Request, Store, Token};
 use crate::fixture;
 use crate::process::{self, NotMeasured, Start};
 use crate::record::Payload;
+use crate::sweeps::kill;
 use crate::sweeps::worker::{self, Work};
 
 /// No child of a sound run comes near it, on a busy machine neither.
@@ -29,6 +30,8 @@ pub enum Role {
     Crash { parent: u32, store: PathBuf, boundary: Boundary },
     /// Opens the store, waits to be let go, admits one request.
     Race { parent: u32, store: PathBuf, request_id: String, tenant: String, payload: String },
+    /// Asks one verb on the recording disk and dies at a call to it; without a place, counts the calls.
+    Kill { parent: u32, store: PathBuf, scene: kill::Scene, place: Option<kill::Place> },
     /// Opens the store, waits to be let go, performs mixed verbs and tells of each call.
     Work(Work),
 }
@@ -43,15 +46,26 @@ pub fn racer(store: &Path, request_id: &str, tenant: &str, payload: Payload) -> 
     start(request_id, "race", store, [request_id.to_owned(), tenant.to_owned(), payload.text()])
 }
 
+/// How the parent starts a child that dies at `place` of the kill sweep's `scene`, or counts its calls.
+pub fn victim(store: &Path, scene: &str, place: Option<&str>) -> Result<Start, NotMeasured> {
+    let rest = [Some(scene), place].into_iter().flatten().map(str::to_owned);
+    start(&[Some(scene), place].into_iter().flatten().collect::<Vec<_>>().join("."), "kill", store, rest)
+}
+
+/// The line that tells the parent an answer.
+pub fn answer_line(answer: &str) -> String {
+    format!("{ANSWER}{answer}")
+}
+
 /// The answer that a child's line tells, if it tells one.
 pub fn answer_in(line: &str) -> Option<&str> {
     line.strip_prefix(ANSWER)
 }
 
-fn start<const N: usize>(label: &str, role: &str, store: &Path, rest: [String; N]) -> Result<Start, NotMeasured> {
+fn start(label: &str, role: &str, store: &Path, rest: impl IntoIterator<Item = String>) -> Result<Start, NotMeasured> {
     let mut arguments: Vec<OsString> = vec!["child".into(), role.into(), std::process::id().to_string().into()];
     arguments.push(store.into());
-    arguments.extend(rest.map(OsString::from));
+    arguments.extend(rest.into_iter().map(OsString::from));
     Start::own(label, arguments)
 }
 
@@ -66,21 +80,26 @@ impl Role {
                 process::child_started(parent);
                 race(&store, Request { request_id: &request_id, tenant: &tenant, payload: &payload }).map(Some)
             }
+            Role::Kill { parent, store, scene, place } => {
+                process::child_started(parent);
+                if let Err(sentence) = kill::be_killed(&store, scene, place) {
+                    tell_error(&sentence);
+                }
+                return ExitCode::SUCCESS;
+            }
             Role::Work(work) => worker::work(&work).map(|()| None),
         };
         match told {
-            Ok(answer) => {
-                if let Some(answer) = answer {
-                    process::tell_parent(&format!("{ANSWER}{answer}"));
-                }
-                ExitCode::SUCCESS
-            }
-            Err(error) => {
-                process::tell_parent(&format!("error: {error}").replace('\n', " "));
-                ExitCode::SUCCESS
-            }
+            Ok(None) => {}
+            Ok(Some(answer)) => process::tell_parent(&answer_line(answer)),
+            Err(error) => tell_error(&error.to_string()),
         }
+        ExitCode::SUCCESS
     }
+}
+
+fn tell_error(error: &str) {
+    process::tell_parent(&format!("error: {error}").replace('\n', " "));
 }
 
 fn crash(store: &Path, boundary: Boundary) -> Result<&'static str, Error> {

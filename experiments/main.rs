@@ -52,6 +52,7 @@ use crate::flaws::{Extent, FLAWS, Gallery};
 use crate::groups::GROUPS;
 use crate::job::{Order, carry_out};
 use crate::results::{Databases, ScenarioGroups};
+use crate::self_test::NoTrial;
 use crate::sweeps::{AllSweeps, Replay, SWEEPS};
 
 /// Usage, or a baseline that cannot be read or written.
@@ -141,11 +142,16 @@ fn try_judge(results: Option<PathBuf>) -> ExitCode {
         return complain(NOT_MEASURED, &error.to_string());
     }
     let job = ScenarioGroups { databases: Databases::Removed };
-    let trial = frozen_file(results, "results.json").and_then(|file| self_test::self_test(&job, &file));
+    let file = match frozen_file(results, "results.json") {
+        Ok(file) => file,
+        Err(sentence) => return complain(CANNOT, &sentence),
+    };
+    let trial = self_test::self_test(&job, &file);
     signal::stand_aside();
     match trial {
         Ok(trial) => emit(&trial.text(), trial.verdict(), &mut stdout().lock(), &mut stderr()).into(),
-        Err(sentence) => complain(CANNOT, &sentence),
+        Err(error @ (NoTrial::Unreadable(_) | NoTrial::Disagrees { .. })) => complain(CANNOT, &error.to_string()),
+        Err(error @ NoTrial::NotMeasured(_)) => complain(NOT_MEASURED, &error.to_string()),
     }
 }
 

@@ -794,6 +794,27 @@ mod tests {
         result.unwrap_err().to_string()
     }
 
+    /// A connection must not be carried into a child. A file that is left inheritable on purpose shows that the look would
+    /// see one.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_child_inherits_no_descriptor_of_an_open_store() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store =
+            durable_admission::Store::open(folder.path().join("store.db"), &crate::fixture::LIMITS).unwrap();
+        assert!(store.claim(1).unwrap().is_none());
+        let inherited = || {
+            let lines = spawn("exec readlink /proc/$$/fd/*").finish(soon()).unwrap().lines;
+            lines.into_iter().filter(|line| Path::new(line).starts_with(folder.path())).collect::<Vec<_>>()
+        };
+        assert_eq!(inherited(), Vec::<String>::new());
+        let control = folder.path().join("control");
+        let file = std::fs::File::create(&control).unwrap();
+        fcntl(&file, FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty())).unwrap();
+        assert_eq!(inherited(), [control.to_string_lossy()]);
+        store.close().unwrap();
+    }
+
     #[test]
     fn a_mebibyte_on_each_pipe_is_drained() {
         let mebibyte = "head -c 1048576 /dev/zero | tr '\\0'";

@@ -1,14 +1,20 @@
 //! The judge's own trial: every field of a frozen file is spoiled in turn, and the judge has to name it.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
-use crate::baseline::load::load;
+use thiserror::Error;
+
+use crate::baseline::load::{LoadError, load};
 use crate::baseline::outcome::{Outcome, Run, Scope, Seen, Verdict, judge};
 use crate::baseline::read::Document;
 use crate::baseline::tamper::{Tamper, tampers};
 use crate::baseline::write::canonical;
 use crate::job::{Job, Played};
+use crate::process::NotMeasured;
 use crate::progress::Progress;
 
 /// How many wrong sentences are printed.
@@ -18,35 +24,69 @@ const SHOWN: usize = 20;
 /// The text to print and whether all went well.
 ///
 /// # Errors
-/// A sentence if the file is not readable, or the run does not agree with it before anything is spoiled.
-pub fn self_test(job: &dyn Job, path: &Path) -> Result<Trial, String> {
-    let original = load(path, job.subject()).map_err(|error| error.to_string())?;
-    let names = job.names();
+/// If the file is not readable, or the run does not agree with it before anything is spoiled.
+pub fn self_test(job: &dyn Job, path: &Path) -> Result<Trial, NoTrial> {
+    let original = load(path, job.subject())?;
+    let (subject, names) = (job.subject(), job.names());
     let progress = Progress::new(names.len() as u64);
     let played = job.play(&names, &progress);
     progress.finish();
-    let Played { document, seen } = played.map_err(|error| error.to_string())?;
+    let Played { document, seen } = played?;
     let judged = |baseline: &Document| {
         let seen = seen.iter().map(|seen| Seen { run: Run::Measured, ..seen.clone() }).collect();
-        judge(job.subject(), path.to_string_lossy(), Scope::Whole, baseline, &document, seen)
+        judge(subject, path.to_string_lossy(), Scope::Whole, baseline, &document, seen)
     };
-    if seen.iter().any(|seen| !matches!(seen.run, Run::Measured)) || judged(&original).verdict() != Verdict::Pass {
-        return Err(format!("{}: a run does not agree with it as it is; see --check first", path.display()));
+    for entry in &seen {
+        match &entry.run {
+            Run::Measured => {}
+            Run::Broken(_) => return Err(NoTrial::Disagrees { path: path.to_path_buf() }),
+            Run::NotMeasured(what) => return Err(NotMeasured { what: format!("{}: {what}", entry.name) }.into()),
+        }
     }
-    let mut trial = Trial::default();
-    for tamper in tampers(&original, job.subject()) {
-        let text = canonical(tamper.document.root());
-        let verdict = Document::read(text.as_bytes())
-            .map_err(|error| error.to_string())
-            .and_then(|spoiled| convicted(&tamper, &judged(&spoiled)));
-        *trial.tampers.entry(tamper.deed.name()).or_default() += 1;
-        trial.acquitted.extend(verdict.err());
+    if judged(&original).verdict() != Verdict::Pass {
+        return Err(NoTrial::Disagrees { path: path.to_path_buf() });
     }
+    let tampers = Mutex::new(tampers(&original, subject).enumerate());
+    let next = || tampers.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let sentences = Mutex::new(Vec::new());
+    let counted = Mutex::new(BTreeMap::new());
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(|| {
+                while let Some((number, tamper)) = next() {
+                    let text = canonical(tamper.document.root());
+                    let verdict = Document::read(text.as_bytes())
+                        .map_err(|error| error.to_string())
+                        .and_then(|spoiled| convicted(&tamper, &judged(&spoiled)));
+                    *counted.lock().unwrap_or_else(PoisonError::into_inner).entry(tamper.deed.name()).or_default() += 1;
+                    if let Err(sentence) = verdict {
+                        sentences.lock().unwrap_or_else(PoisonError::into_inner).push((number, sentence));
+                    }
+                }
+            });
+        }
+    });
+    let mut acquitted = sentences.into_inner().unwrap_or_else(PoisonError::into_inner);
+    acquitted.sort_unstable();
+    let trial = Trial {
+        tampers: counted.into_inner().unwrap_or_else(PoisonError::into_inner),
+        acquitted: acquitted.into_iter().map(|(_, sentence)| sentence).collect(),
+    };
     Ok(trial)
 }
 
+/// Why there is nothing to spoil.
+#[derive(Debug, Error)]
+pub enum NoTrial {
+    #[error(transparent)]
+    Unreadable(#[from] LoadError),
+    #[error(transparent)]
+    NotMeasured(#[from] NotMeasured),
+    #[error("{path}: a run does not agree with it as it is; see --check first")]
+    Disagrees { path: PathBuf },
+}
+
 /// What the self-test came to.
-#[derive(Default)]
 pub struct Trial {
     /// How many of each kind were tried.
     tampers: BTreeMap<&'static str, usize>,

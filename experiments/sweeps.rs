@@ -5,15 +5,24 @@
 
 pub mod ground;
 pub mod exhaustive;
+pub mod kill;
+pub mod power;
+pub mod teeth;
+pub mod fault;
 pub mod histories;
 pub mod nemesis;
 pub mod random;
 pub mod worker;
 
+mod aftermath;
 mod bench;
+mod counterexample;
 mod crowd;
+mod journey;
 mod perform;
+mod recovery;
 mod reopen;
+mod stage;
 mod tour;
 mod world;
 
@@ -30,7 +39,7 @@ use crate::process::NotMeasured;
 use crate::progress::Progress;
 use ground::Ground;
 
-pub const SWEEPS: [Sweep; 4] = [
+pub const SWEEPS: [Sweep; 8] = [
     Sweep {
         name: "exhaustive",
         shows: "in every state of a small world every verb answers and leaves behind what the reference model says",
@@ -42,6 +51,30 @@ pub const SWEEPS: [Sweep; 4] = [
         shows: "long random sequences with larger numbers answer and leave behind what the reference model says",
         run: random::sweep,
         replay: None,
+    },
+    Sweep {
+        name: "kill",
+        shows: "a process that dies at any write, truncate, sync or delete of any verb leaves the state before or the state after, and the same request again puts it right",
+        run: kill::sweep,
+        replay: Some(kill::replay),
+    },
+    Sweep {
+        name: "fault",
+        shows: "whatever fault a disk reports at whatever call, an answer is the state after, an error the state before or after, and the same request again puts it right",
+        run: fault::sweep,
+        replay: Some(fault::replay),
+    },
+    Sweep {
+        name: "power",
+        shows: "after a power cut anywhere in a run over all verbs there is all that was acknowledged, and no half verb",
+        run: power::sweep,
+        replay: Some(power::replay),
+    },
+    Sweep {
+        name: "teeth",
+        shows: "the power sweep convicts every setting and every disk that is wrong",
+        run: teeth::sweep,
+        replay: Some(teeth::replay),
     },
     Sweep {
         name: "histories",
