@@ -103,9 +103,11 @@ impl<'o> Page<'o> {
             Status::Agrees | Status::Differs(_) => {}
             Status::Broken { sentences, .. } => {
                 for sentence in sentences {
-                    let mut lines = sentence.lines();
-                    self.line(&format!("  broken: {}", visible(lines.next().unwrap_or_default())));
-                    lines.for_each(|line| self.line(&format!("    {}", visible(line))));
+                    // A counterexample has several lines.
+                    for (number, line) in sentence.lines().enumerate() {
+                        let margin = if number == 0 { "  broken: " } else { "    " };
+                        self.line(&format!("{margin}{}", visible(line)));
+                    }
                 }
             }
             Status::NotMeasured(why) => self.line(&format!("  {}", visible(why))),
