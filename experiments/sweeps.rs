@@ -13,6 +13,8 @@ pub mod histories;
 pub mod nemesis;
 pub mod random;
 pub mod worker;
+pub mod group;
+pub mod tampered;
 
 mod aftermath;
 mod bench;
@@ -39,7 +41,7 @@ use crate::process::NotMeasured;
 use crate::progress::Progress;
 use ground::Ground;
 
-pub const SWEEPS: [Sweep; 8] = [
+pub const SWEEPS: [Sweep; 10] = [
     Sweep {
         name: "exhaustive",
         shows: "in every state of a small world every verb answers and leaves behind what the reference model says",
@@ -86,6 +88,18 @@ pub const SWEEPS: [Sweep; 8] = [
         name: "nemesis",
         shows: "of all that twelve processes at once had heard when SIGKILL met them, round after round, nothing is lost",
         run: nemesis::sweep,
+        replay: None,
+    },
+    Sweep {
+        name: "group",
+        shows: "requests that share a commit hear, in the order in which they came, what each would have heard alone, and none before the COMMIT",
+        run: group::sweep,
+        replay: None,
+    },
+    Sweep {
+        name: "audit",
+        shows: "whatever invariant is broken by hand, the audit names it",
+        run: tampered::sweep,
         replay: None,
     },
 ];
