@@ -11,6 +11,7 @@ pub mod teeth;
 pub mod fault;
 pub mod histories;
 pub mod nemesis;
+pub mod random;
 pub mod worker;
 pub mod group;
 pub mod instant;
@@ -42,11 +43,17 @@ use crate::process::NotMeasured;
 use crate::progress::Progress;
 use ground::Ground;
 
-pub const SWEEPS: [Sweep; 11] = [
+pub const SWEEPS: [Sweep; 12] = [
     Sweep {
         name: "exhaustive",
         shows: "in every state of a small world every verb answers and leaves behind what the reference model says",
         run: exhaustive::sweep,
+        replay: Some(exhaustive::visit_on_request),
+    },
+    Sweep {
+        name: "random",
+        shows: "long random sequences with larger numbers answer and leave behind what the reference model says",
+        run: random::sweep,
         replay: None,
     },
     Sweep {
@@ -75,7 +82,7 @@ pub const SWEEPS: [Sweep; 11] = [
     },
     Sweep {
         name: "histories",
-        shows: "what twelve processes at once heard, some killed in the middle, and what is found afterwards has one order",
+        shows: "what twelve at once heard, some killed in the middle, and what is found afterwards, has one order in the model",
         run: histories::sweep,
         replay: None,
     },
