@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use durable_admission::{Admission, Error, Request, Snapshot, State, Store};
 use serde::Serialize;
@@ -12,15 +13,15 @@ use super::ground::Ground;
 use crate::fixture;
 use crate::process::NotMeasured;
 
-/// Tasks that the writer admits and ends, one after the other.
-const TASKS: usize = 500;
+/// Snapshots that differ from the one before: the writer was at work in between.
+const SNAPSHOTS: usize = 50;
 
-/// Fewer snapshots that differ from the one before say nothing of what comes between.
-const ENOUGH: usize = 20;
+/// What a sound run takes is a hundredth of it.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Serialize)]
 struct Figures {
-    tasks: usize,
+    snapshots: usize,
     torn: usize,
 }
 
@@ -29,40 +30,39 @@ pub fn sweep(ground: &Ground<'_>) -> Result<Found, NotMeasured> {
     let told = |error: Error| NotMeasured { what: format!("{}: {error}", path.display()) };
     let mut writer = Store::open(&path, &fixture::LIMITS).map_err(told)?;
     let reader = Store::open(&path, &fixture::LIMITS).map_err(told)?;
-    let has_ended = AtomicBool::new(false);
-    let (written, read) = thread::scope(|scope| {
-        let written = scope.spawn(|| {
-            let written = write(&mut writer);
-            has_ended.store(true, Ordering::SeqCst);
-            written
-        });
-        let read = watch(&reader, &has_ended);
-        (written.join(), read)
+    let is_enough = AtomicBool::new(false);
+    let (written, watched) = thread::scope(|scope| {
+        let written = scope.spawn(|| write(&mut writer, &is_enough));
+        let watched = watch(&reader, || !written.is_finished());
+        is_enough.store(true, Ordering::SeqCst);
+        (written.join(), watched)
     });
     match written {
         Ok(written) => written.map_err(told)?,
         Err(_) => return Err(NotMeasured { what: "the writer panicked".to_owned() }),
     }
-    let Watched { moved, torn } = read.map_err(told)?;
-    if moved < ENOUGH {
+    let Watched { moved, torn } = watched.map_err(told)?;
+    if moved < SNAPSHOTS {
         return Err(NotMeasured {
-            what: format!("only {moved} snapshots met the writer at work, and {ENOUGH} are needed; run again"),
+            what: format!("only {moved} of {SNAPSHOTS} snapshots met the writer at work in {PATIENCE:?}; run again"),
         });
     }
-    Found::new(&Figures { tasks: TASKS, torn: torn.len() }, torn)
+    Found::new(&Figures { snapshots: moved, torn: torn.len() }, torn)
 }
 
-/// Each task holds one byte, and moves the tick.
-fn write(store: &mut Store) -> Result<(), Error> {
-    for number in 0..TASKS {
-        let request_id = format!("task-{number}");
+/// Admits tasks and ends them, one after the other. Each holds one byte, and moves the tick.
+fn write(store: &mut Store, is_enough: &AtomicBool) -> Result<(), Error> {
+    let mut tick = 0;
+    while !is_enough.load(Ordering::SeqCst) {
+        let request_id = format!("task-{tick}");
         let admission = store.admit(Request { request_id: &request_id, tenant: "a", payload: "x" })?;
         if admission != Admission::Accepted {
             return Err(Error::Corrupt(format!("{request_id} was {admission}, with all the room there is")));
         }
-        if let Some(claim) = store.claim(number as i64)? {
-            let _ = store.resolve(&claim.token, number as i64)?;
+        if let Some(claim) = store.claim(tick)? {
+            let _ = store.resolve(&claim.token, tick)?;
         }
+        tick += 1;
     }
     Ok(())
 }
@@ -74,10 +74,12 @@ struct Watched {
     torn: Vec<String>,
 }
 
-fn watch(store: &Store, has_ended: &AtomicBool) -> Result<Watched, Error> {
+/// Until it is enough, or the writer is no longer at work.
+fn watch(store: &Store, is_at_work: impl Fn() -> bool) -> Result<Watched, Error> {
+    let deadline = Instant::now() + PATIENCE;
     let mut watched = Watched { moved: 0, torn: Vec::new() };
     let mut last = store.snapshot()?;
-    while !has_ended.load(Ordering::SeqCst) {
+    while watched.moved < SNAPSHOTS && is_at_work() && Instant::now() < deadline {
         let now = store.snapshot()?;
         if now != last {
             watched.moved += 1;
