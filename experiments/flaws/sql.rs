@@ -59,7 +59,7 @@ const RACES: [&str; 2] = ["race-of-twelve-tenants", "race-of-one-tenant"];
 pub struct Mutant {
     /// Where it stands, and what is missing.
     pub name: &'static str,
-    /// What is missing, and from what.
+    /// What it is missing from.
     pub sentence: String,
     /// Of the schema, not of a verb.
     is_constraint: bool,
@@ -467,10 +467,7 @@ fn mutants_of(statements: &[Statement]) -> Result<Vec<Mutant>, String> {
                 return Err(format!("{name}: {instead:?} has no room where {:?} stands", &text[at]));
             }
             let mutated = format!("{}{instead:width$}{}", &text[..at.start], &text[at.end..], width = at.len());
-            let sentence = match is_constraint {
-                true => what,
-                false => format!("{what}: {}", squeezed(text)),
-            };
+            let sentence = if is_constraint { "the schema".to_owned() } else { squeezed(text) };
             mutants.push(Mutant { name: name.leak(), sentence, is_constraint, statement: text.clone(), mutated });
         }
     }
@@ -535,7 +532,7 @@ fn changes(sql: &str) -> Vec<Change> {
                 changes.push(Change { what, at: piece, instead: "ORDER BY 1 DESC".to_owned() });
             }
             "WHERE" => changes.extend(conjuncts(sql, &tokens, at, &place)),
-            "ON" if at >= 2 && is(at - 2, "JOIN") => changes.extend(conjuncts(sql, &tokens, at, &place)),
+            "ON" if table.is_empty() && !is(at + 1, "CONFLICT") => changes.extend(conjuncts(sql, &tokens, at, &place)),
             _ => {}
         }
         at = next;
@@ -740,7 +737,11 @@ mod tests {
         assert_eq!(of("without CHECK"), schema.matches("CHECK (").count());
         assert_eq!(of("without REFERENCES"), schema.matches("REFERENCES").count());
         assert_eq!(of("without STRICT"), schema.matches(") STRICT").count());
-        for name in ["held_by SELECT: without lease > ?3", "claim SELECT: reversed ORDER BY task.sequence"] {
+        for name in [
+            "held_by SELECT: without lease > ?3",
+            "standing SELECT: without own.tenant = ?2",
+            "claim SELECT: reversed ORDER BY task.sequence",
+        ] {
             assert!(names.contains(name), "{names:#?}");
         }
     }
