@@ -1,0 +1,245 @@
+//! The figures of a sweep, whatever it counts: what is nested becomes tables.
+
+use maud::{Markup, html};
+
+use super::tree::{members, number, said};
+use crate::baseline::read::{Member, Node, Value};
+use crate::baseline::show::visible;
+
+/// Sums over a sweep's rows, of the figures that sweeps have in common. `None` where it does not count such a thing.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Totals {
+    pub points: Option<i64>,
+    pub states: Option<i64>,
+    pub images: Option<i64>,
+    pub lost: Option<i64>,
+    pub broken: Option<i64>,
+}
+
+impl Totals {
+    pub fn of(sweep: &Node) -> Totals {
+        let total = |figure| total(sweep, figure);
+        Totals {
+            points: total("points"),
+            states: total("states"),
+            images: total("images"),
+            lost: total("lost"),
+            broken: total("broken"),
+        }
+    }
+}
+
+/// The name of a row that is the sum of its neighbours.
+const ALL: &str = "all";
+
+/// What is counted above is not counted again below.
+fn total(node: &Node, figure: &str) -> Option<i64> {
+    let of_all = || members(node).iter().find(|member| member.name == ALL).and_then(|all| total(&all.node, figure));
+    let below = || members(node).iter().filter_map(|member| total(&member.node, figure)).reduce(i64::saturating_add);
+    number(node, &[figure]).or_else(of_all).or_else(below)
+}
+
+/// A part of the figures, as it is shown.
+#[derive(Debug, PartialEq)]
+pub enum Block {
+    /// Names and values.
+    Facts(Vec<(String, String)>),
+    Table {
+        head: Vec<String>,
+        rows: Vec<Vec<String>>,
+    },
+    Section {
+        name: String,
+        blocks: Vec<Block>,
+    },
+}
+
+/// `figures`: an object; the sentence in it is left to the caller.
+pub fn blocks(figures: &Node) -> Vec<Block> {
+    let all = members(figures);
+    let mut blocks = Vec::new();
+    let facts = all.iter().filter(|member| member.name != "shows" && !is_object(&member.node));
+    let facts: Vec<_> = facts.map(|member| (in_words(&member.name), said(&member.node))).collect();
+    if !facts.is_empty() {
+        blocks.push(Block::Facts(facts));
+    }
+    let nested: Vec<&Member> = all.iter().filter(|member| is_object(&member.node)).collect();
+    let sum = nested.iter().find(|member| member.name == ALL && is_row(&member.node));
+    let tables = nested.iter().filter(|member| rows_of(&member.node).is_some_and(|rows| rows.len() > 1)).count();
+    for member in &nested {
+        let name = in_words(&member.name);
+        match rows_of(&member.node) {
+            // It stands in the one table, as a row of its own.
+            Some(_) if member.name == ALL && sum.is_some() && tables == 1 => {}
+            Some(mut rows) if rows.len() > 1 => {
+                rows.extend(sum.filter(|_| tables == 1).map(|sum| (vec![ALL.to_owned()], &sum.node)));
+                blocks.push(table(&name, &rows));
+            }
+            Some(_) | None => blocks.push(Block::Section { name, blocks: self::blocks(&member.node) }),
+        }
+    }
+    blocks
+}
+
+type Row<'n> = (Vec<String>, &'n Node);
+
+/// The rows that an object of objects comes to, each with the names that lead to it.
+fn rows_of(node: &Node) -> Option<Vec<Row<'_>>> {
+    if is_row(node) {
+        return Some(vec![(Vec::new(), node)]);
+    }
+    let mut rows = Vec::new();
+    for member in members(node) {
+        for (mut path, row) in rows_of(&member.node)? {
+            path.insert(0, in_words(&member.name));
+            rows.push((path, row));
+        }
+    }
+    (!rows.is_empty()).then_some(rows)
+}
+
+/// An object with a value of its own, and nothing deeper in it than another of values.
+fn is_row(node: &Node) -> bool {
+    let flat = |node: &Node| members(node).iter().all(|member| !is_object(&member.node));
+    let own = members(node).iter().any(|member| !is_object(&member.node));
+    own && members(node).iter().all(|member| !is_object(&member.node) || flat(&member.node))
+}
+
+fn is_object(node: &Node) -> bool {
+    matches!(node.value, Value::Object(_))
+}
+
+fn table(name: &str, rows: &[Row<'_>]) -> Block {
+    let depth = rows.iter().map(|(path, _)| path.len()).max().unwrap_or_default();
+    let cells: Vec<Vec<(String, String)>> = rows.iter().map(|(_, row)| cells(row)).collect();
+    let mut columns: Vec<&String> = Vec::new();
+    for (column, _) in cells.iter().flatten() {
+        if !columns.contains(&column) {
+            columns.push(column);
+        }
+    }
+    let first = match name {
+        "verbs" | "by verb" => "verb".to_owned(),
+        other => other.to_owned(),
+    };
+    let head = (0..depth).map(|level| if level == 0 { first.clone() } else { "form".to_owned() });
+    let head = head.chain(columns.iter().map(|column| (*column).clone())).collect();
+    let rows = rows.iter().zip(&cells).map(|((path, _), cells)| {
+        let names = (0..depth).map(|level| path.get(level).cloned().unwrap_or_default());
+        let value = |column: &String| {
+            cells.iter().find(|(name, _)| name == column).map_or_else(|| "–".to_owned(), |(_, value)| value.clone())
+        };
+        names.chain(columns.iter().map(|column| value(column))).collect()
+    });
+    Block::Table { head, rows: rows.collect() }
+}
+
+fn cells(row: &Node) -> Vec<(String, String)> {
+    let mut cells = Vec::new();
+    for member in members(row) {
+        match members(&member.node) {
+            [] => cells.push((in_words(&member.name), said(&member.node))),
+            nested => cells.extend(
+                nested
+                    .iter()
+                    .map(|inner| (format!("{} {}", in_words(&member.name), in_words(&inner.name)), said(&inner.node))),
+            ),
+        }
+    }
+    cells
+}
+
+fn in_words(name: &str) -> String {
+    visible(&name.replace('_', " "))
+}
+
+pub fn shown(blocks: &[Block]) -> Markup {
+    html! {
+        @for block in blocks {
+            @match block {
+                Block::Facts(facts) => dl.facts {
+                    @for (name, value) in facts { div { dt { (name) } dd { (value) } } }
+                },
+                Block::Table { head, rows } => div.wide { table {
+                    thead { tr { @for column in head { th scope="col" { (column) } } } }
+                    tbody { @for row in rows { tr {
+                        @for (index, cell) in row.iter().enumerate() {
+                            @if index == 0 { th scope="row" { (cell) } }
+                            @else if is_number(cell) { td.number { (cell) } }
+                            @else { td { (cell) } }
+                        }
+                    } } }
+                } },
+                Block::Section { name, blocks } => {
+                    h4 { (name) }
+                    div.inner { (shown(blocks)) }
+                }
+            }
+        }
+    }
+}
+
+fn is_number(cell: &str) -> bool {
+    cell.chars().all(|character| character.is_ascii_digit() || matches!(character, ',' | '-' | '–'))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::baseline::write::document_of;
+
+    fn node(value: serde_json::Value) -> Node {
+        document_of(&value).unwrap().root().clone()
+    }
+
+    fn texts(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    #[test]
+    fn verbs_in_forms_are_one_table_with_nested_counts_as_columns() {
+        let row = |points: i64| json!({"calls": {"sync": 2, "write": 3}, "points": points});
+        let figures = node(json!({"shows": "not repeated", "exit_code": 73, "verbs": {
+            "admit": {"closing": row(1000), "kept": row(2)}, "claim": {"kept": {"points": 3, "lost": 0}}}}));
+        let head = texts(&["verb", "form", "calls sync", "calls write", "points", "lost"]);
+        let rows = vec![
+            texts(&["admit", "closing", "2", "3", "1,000", "–"]),
+            texts(&["admit", "kept", "2", "3", "2", "–"]),
+            texts(&["claim", "kept", "–", "–", "3", "0"]),
+        ];
+        let facts = vec![("exit code".to_owned(), "73".to_owned())];
+        assert_eq!(blocks(&figures), [Block::Facts(facts), Block::Table { head, rows }]);
+    }
+
+    #[test]
+    fn a_sum_is_a_row_of_its_table_and_is_not_counted_twice() {
+        let row = |states: i64| json!({"states": states, "lost": 0});
+        let run = json!({"all": row(30), "by_verb": {"admit": row(10), "claim": row(20)}, "windows": 5});
+        let figures = node(json!({"runs": {"each": run.clone(), "kept": run}}));
+        let totals = Totals { points: None, states: Some(60), images: None, lost: Some(0), broken: None };
+        assert_eq!(Totals::of(&figures), totals);
+        let head = texts(&["verb", "lost", "states"]);
+        let rows = vec![texts(&["admit", "0", "10"]), texts(&["claim", "0", "20"]), texts(&["all", "0", "30"])];
+        let section = |name: &str, blocks| Block::Section { name: name.to_owned(), blocks };
+        let run = || {
+            vec![
+                Block::Facts(vec![("windows".to_owned(), "5".to_owned())]),
+                Block::Table { head: head.clone(), rows: rows.clone() },
+            ]
+        };
+        assert_eq!(blocks(&figures), [section("runs", vec![section("each", run()), section("kept", run())])]);
+    }
+
+    /// Nothing that a sweep freezes may be left out, however it is nested.
+    #[test]
+    fn every_value_is_shown() {
+        let figures = node(json!({"a": [1, 2], "b": {"c": {"d": {"e": {"f": "deep"}, "g": null}}, "h": {"i": true}},
+            "j": {"k": {}, "l": {"m": 7001}}, "all": {"n": 7002}}));
+        let shown = shown(&blocks(&figures)).into_string();
+        for value in ["1, 2", "deep", "true", "7,001", "7,002"] {
+            assert!(shown.contains(value), "{value} in {shown}");
+        }
+    }
+}
