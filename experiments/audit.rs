@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::Path;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 /// A sentence that must hold, and the SQL that selects who breaks it: one text column.
@@ -167,17 +168,22 @@ pub const INVARIANTS: &[Invariant] = &[
 /// A sentence if the file cannot be read: that says something of the machine, and nothing of what was stored.
 pub fn audit(path: &Path) -> Result<Vec<String>, String> {
     let connection = open(path)?;
-    let mut broken = Vec::new();
-    for Invariant { sentence, offenders } in INVARIANTS {
-        match select(&connection, offenders) {
-            Ok(Offenders { count: 0, .. }) => {}
-            Ok(found) => broken.push(format!("{sentence}: broken by {}", name_some(&found))),
-            Err(error) if is_of_the_machine(&error) => return Err(unreadable(path, &error)),
-            // A query that can't even run, on a damaged schema for instance, is no "holds".
-            Err(error) => broken.push(format!("{sentence}: cannot be told ({error})")),
-        }
+    let told = INVARIANTS.iter().filter_map(|invariant| match broken(&connection, invariant) {
+        Ok(sentence) => sentence.map(Ok),
+        Err(error) => Some(Err(unreadable(path, &error))),
+    });
+    told.collect()
+}
+
+/// `Err` if the machine failed, which is no finding.
+fn broken(connection: &Connection, Invariant { sentence, offenders }: &Invariant) -> rusqlite::Result<Option<String>> {
+    match select(connection, offenders) {
+        Ok(Offenders { count: 0, .. }) => Ok(None),
+        Ok(found) => Ok(Some(format!("{sentence}: broken by {}", name_some(&found)))),
+        Err(error) if is_of_the_machine(&error) => Err(error),
+        // A query that can't even run, on a damaged schema for instance, is no "holds".
+        Err(error) => Ok(Some(format!("{sentence}: cannot be told ({error})"))),
     }
-    Ok(broken)
 }
 
 /// That the file is one of our stores, whatever state it is in.
@@ -211,14 +217,15 @@ fn is_of_the_machine(error: &rusqlite::Error) -> bool {
 const APPLICATION_ID: i64 = 1_148_535_140;
 
 /// Nothing is written, and nothing new is left beside the file: the last connection to a store removes its log and its shared
-/// memory, but only if it may write. Where a log or journal waits to be recovered it stays, so that connection may not.
+/// memory, but only if it may write. A log that waits to be recovered stays where it is; a journal would be rolled back, so
+/// beside one the connection is read-only, which leaves the schema's CHECKs out of SQLite's integrity check.
 fn open(path: &Path) -> Result<Connection, String> {
     let waits = |suffix| {
         let mut name = path.as_os_str().to_owned();
         name.push(suffix);
         fs::metadata(name).is_ok_and(|log| log.len() > 0)
     };
-    let access = match waits("-wal") || waits("-journal") {
+    let access = match waits("-journal") {
         true => OpenFlags::SQLITE_OPEN_READ_ONLY,
         false => OpenFlags::SQLITE_OPEN_READ_WRITE,
     };
@@ -226,6 +233,7 @@ fn open(path: &Path) -> Result<Connection, String> {
     // SQLite takes a bare name that begins with "file:" for a URI, whatever the flags.
     let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(Path::new(".").join(path), flags).map_err(told)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, waits("-wal")).map_err(told)?;
     connection.pragma_update(None, "query_only", true).map_err(told)?;
     Ok(connection)
 }
@@ -258,5 +266,220 @@ fn name_some(offenders: &Offenders) -> String {
     match offenders.count - offenders.named.len() as u64 {
         0 => named.join(", "),
         more => format!("{} and {more} more", named.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+    use std::process::Command;
+
+    use durable_admission::{Request, Store};
+    use nix::fcntl::{FcntlArg, fcntl};
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::fixture::LIMITS;
+
+    const FILE_IN_TESTS: &str = "FILE_IN_TESTS";
+
+    fn admit(store: &mut Store, request_id: &str) {
+        let answer = store.admit(Request { request_id, tenant: "a", payload: "abc" }).unwrap();
+        assert_eq!(answer.name(), "accepted");
+    }
+
+    /// A closed store with a task in each state but one: `done`, `quarantined`, `inflight`, `cancelled`; at tick 7.
+    fn store() -> (TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let mut store = Store::open(&path, &LIMITS).unwrap();
+        for (id, tick) in [("done", 6), ("quarantined", 6), ("inflight", 7)] {
+            admit(&mut store, id);
+            let token = store.claim(tick).unwrap().unwrap().token;
+            match id {
+                "done" => assert_eq!(store.resolve(&token, tick).unwrap().name(), "done"),
+                "quarantined" => assert_eq!(store.quarantine(&token, tick).unwrap().name(), "quarantined"),
+                _ => {}
+            }
+        }
+        // The tenant's cap of two is reached.
+        let request = Request { request_id: "cancelled", tenant: "b", payload: "xyz" };
+        assert_eq!(store.admit(request).unwrap().name(), "accepted");
+        assert_eq!(store.cancel_unstarted("cancelled").unwrap().name(), "cancelled");
+        store.close().unwrap();
+        (folder, path)
+    }
+
+    /// By hand, past every constraint.
+    fn tamper(path: &Path, sql: &str) {
+        let connection = Connection::open(path).unwrap();
+        let past = "PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON; PRAGMA writable_schema = ON;";
+        connection.execute_batch(&format!("{past} {sql}")).unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+
+    /// Every row is seen red: no invariant is a query that finds nothing whatever is there.
+    #[test]
+    fn each_invariant_finds_its_offender() {
+        let offences = [
+            ("SQLite finds the file sound", "UPDATE task SET generation = -1"),
+            ("no row refers to a missing one", "DELETE FROM intent WHERE sequence = 1"),
+            ("the file is a store of schema version 1", "PRAGMA user_version = 2"),
+            ("the file is a store of schema version 1", "PRAGMA application_id = 1"),
+            ("the file is a store of schema version 1", "PRAGMA journal_mode = DELETE"),
+            ("the schema holds the five tables", "DROP INDEX claimable"),
+            ("the schema holds the five tables", "CREATE TABLE more (x INT) STRICT"),
+            ("the schema holds the five tables", "CREATE TRIGGER t AFTER INSERT ON task BEGIN SELECT 1; END"),
+            ("the limits stand there exactly once", "DELETE FROM store"),
+            ("the limits stand there exactly once", "INSERT INTO store SELECT 2, 4, 256, 2, 128, 96, 7"),
+            ("each intent has exactly one task", "DELETE FROM task WHERE sequence = 1"),
+            ("each task has its intent", "DELETE FROM intent WHERE sequence = 2"),
+            ("each effect has its task", "INSERT INTO effect VALUES (9, 'synthetic-completed')"),
+            (
+                "no request id stands there twice",
+                "UPDATE sqlite_schema SET sql = replace(sql, ' UNIQUE', '') WHERE name = 'intent';
+                 DELETE FROM sqlite_schema WHERE name = 'sqlite_autoindex_intent_1'; PRAGMA writable_schema = RESET;
+                 UPDATE intent SET request_id = 'done' WHERE sequence = 2",
+            ),
+            ("ids and tenants are 1 to 128 bytes", "UPDATE intent SET request_id = '' WHERE sequence = 1"),
+            (
+                "ids and tenants are 1 to 128 bytes",
+                "UPDATE intent SET tenant = replace(hex(zeroblob(33)), '0', 'é') WHERE sequence = 1",
+            ),
+            ("sequences run from 1 without a gap", "UPDATE intent SET sequence = 9 WHERE sequence = 4"),
+            ("bytes are the payload's length", "UPDATE intent SET bytes = 2 WHERE sequence = 1"),
+            ("bytes are the payload's length", "UPDATE task SET bytes = 2 WHERE sequence = 1"),
+            ("bytes are the payload's length", "UPDATE intent SET payload = 'é' WHERE sequence = 1"),
+            ("no payload is over the one-payload limit", "UPDATE store SET payload_bytes = 2"),
+            ("outstanding tasks are within the global limits", "UPDATE store SET global_count = 1"),
+            ("outstanding tasks are within the global limits", "UPDATE store SET global_bytes = 5"),
+            ("outstanding tasks are within each tenant's limits", "UPDATE store SET tenant_count = 1"),
+            ("outstanding tasks are within each tenant's limits", "UPDATE store SET tenant_bytes = 5"),
+            ("states are the five", "UPDATE task SET state = 'lost' WHERE sequence = 2"),
+            ("done if and only if there is exactly one effect", "DELETE FROM effect"),
+            ("done if and only if there is exactly one effect", "INSERT INTO effect VALUES (2, 'synthetic-completed')"),
+            ("every effect is the synthetic one", "UPDATE effect SET effect = 'real'"),
+            ("cancelled only if never claimed", "UPDATE task SET generation = 1 WHERE state = 'cancelled'"),
+            ("inflight if and only if it has a lease", "UPDATE task SET lease = NULL WHERE state = 'inflight'"),
+            ("inflight if and only if it has a lease", "UPDATE task SET lease = 5 WHERE state = 'done'"),
+            ("a lease ends at most 5 ticks after", "UPDATE task SET lease = 13 WHERE state = 'inflight'"),
+            ("a lease ends at most 5 ticks after", "UPDATE task SET lease = 4 WHERE state = 'inflight'"),
+            ("what was claimed has a generation", "UPDATE task SET generation = 0 WHERE state = 'quarantined'"),
+            ("ticks, leases and generations are", "UPDATE store SET tick = 1000000001"),
+            ("ticks, leases and generations are", "UPDATE task SET generation = 1000000001 WHERE sequence = 1"),
+            ("claimable is what is queued, or inflight", "UPDATE task SET due = NULL WHERE state = 'inflight'"),
+            ("claimable is what is queued, or inflight", "UPDATE task SET due = 0 WHERE state = 'inflight'"),
+            ("claimable is what is queued, or inflight", "UPDATE task SET due = 0 WHERE state = 'done'"),
+            ("the usage ledger equals the sum", "UPDATE usage SET count = 1 WHERE tenant = 'a'"),
+        ];
+        for (sentence, offence) in offences {
+            let (_folder, path) = store();
+            assert_eq!(audit(&path).unwrap(), Vec::<String>::new());
+            tamper(&path, offence);
+            let found = audit(&path).unwrap();
+            assert!(found.iter().any(|found| found.starts_with(sentence)), "{offence}: {found:#?}");
+        }
+        for Invariant { sentence, .. } in INVARIANTS {
+            assert!(offences.iter().any(|(of, _)| sentence.starts_with(of)), "nothing offends against {sentence:?}");
+        }
+    }
+
+    #[test]
+    fn a_usage_figure_changed_by_hand_is_found_and_nothing_is_written() {
+        for (change, named) in [
+            ("UPDATE usage SET count = count - 1 WHERE tenant = ''", "all tenants: stored [1, 6], recomputed [2, 6]"),
+            ("UPDATE usage SET bytes = bytes + 1 WHERE tenant = 'a'", "tenant a: stored [2, 7], recomputed [2, 6]"),
+            ("UPDATE usage SET bytes = 3 WHERE tenant = 'b'", "tenant b: stored [0, 3], recomputed [0, 0]"),
+            ("DELETE FROM usage WHERE tenant = 'a'", "tenant a: stored [0, 0], recomputed [2, 6]"),
+            ("DELETE FROM usage WHERE tenant = ''", "all tenants: stored [0, 0], recomputed [2, 6]"),
+            ("INSERT INTO usage VALUES ('c', 1, 1)", "tenant c: stored [1, 1], recomputed [0, 0]"),
+        ] {
+            let (_folder, path) = store();
+            tamper(&path, change);
+            let before = fs::read(&path).unwrap();
+            let found = audit(&path).unwrap();
+            let wanted = format!("the usage ledger equals the sum over outstanding tasks: broken by {named:?}");
+            assert_eq!(found, [wanted], "{change}");
+            assert_eq!(fs::read(&path).unwrap(), before, "{change}");
+        }
+    }
+
+    #[test]
+    fn no_invariant_holds_its_snapshot_once_it_is_told() {
+        let (_folder, path) = store();
+        let mut store = Store::open(&path, &LIMITS).unwrap();
+        let audited = open(&path).unwrap();
+        let checkpointer = Connection::open(&path).unwrap();
+        for invariant in INVARIANTS {
+            assert_eq!(broken(&audited, invariant).unwrap(), None);
+            assert!(store.claim(8).unwrap().is_none());
+            // One reader with an open snapshot, and the WAL could not be cut to nothing.
+            let busy: i64 = checkpointer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).unwrap();
+            assert_eq!(busy, 0, "after {:?}", invariant.sentence);
+        }
+    }
+
+    /// What a child does in the test below: a process is not told of its own locks.
+    #[test]
+    fn says_whether_the_file_is_locked() {
+        let Some(path) = std::env::var_os(FILE_IN_TESTS) else { return };
+        let file = fs::File::options().write(true).open(path).unwrap();
+        let mut lock = nix::libc::flock {
+            l_type: nix::libc::F_WRLCK as i16,
+            l_whence: nix::libc::SEEK_SET as i16,
+            l_start: 0,
+            l_len: 0,
+            l_pid: 0,
+        };
+        fcntl(&file, FcntlArg::F_GETLK(&mut lock)).unwrap();
+        println!("{}", if i32::from(lock.l_type) == nix::libc::F_UNLCK { "it is free" } else { "it is locked" });
+    }
+
+    fn ask_stranger(file: &Path) -> &'static str {
+        let arguments = ["--exact", "audit::tests::says_whether_the_file_is_locked", "--nocapture"];
+        let said = Command::new(std::env::current_exe().unwrap()).args(arguments).env(FILE_IN_TESTS, file).output();
+        let said = String::from_utf8_lossy(&said.unwrap().stdout).into_owned();
+        let answers = ["it is free", "it is locked"].into_iter().filter(|answer| said.contains(answer));
+        let [answer] = answers.collect::<Vec<_>>()[..] else { panic!("{said}") };
+        answer
+    }
+
+    /// Opening a database's file by another way than SQLite's, and closing it, drops all POSIX locks that this process holds on it.
+    #[test]
+    fn an_audit_lets_go_of_no_lock_of_its_own_process() {
+        let (_folder, path) = store();
+        let files = ["store.db", "store.db-shm"].map(|name| path.with_file_name(name));
+        let mut store = Store::open(&path, &LIMITS).unwrap();
+        assert!(store.claim(8).unwrap().is_none());
+        assert_eq!(audit(&path).unwrap(), Vec::<String>::new());
+        assert_eq!(files.each_ref().map(|file| ask_stranger(file)), ["it is locked"; 2]);
+        // The control.
+        for file in &files {
+            drop(fs::read(file).unwrap());
+        }
+        assert_eq!(files.each_ref().map(|file| ask_stranger(file)), ["it is free"; 2]);
+    }
+
+    /// Both can't be read by any query; only one of them says something of what was stored.
+    #[test]
+    fn what_the_machine_refuses_is_an_error_and_what_is_damaged_is_broken() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        durable_admission::Store::open(&path, &crate::fixture::LIMITS).unwrap().close().unwrap();
+        assert_eq!(audit(&path).unwrap(), [""; 0]);
+
+        // The shared memory of the WAL is never opened through a link.
+        let shared_memory = folder.path().join("store.db-shm");
+        std::os::unix::fs::symlink("elsewhere", &shared_memory).unwrap();
+        let said = audit(&path).unwrap_err();
+        assert!(said.contains("store.db cannot be audited (") && said.contains("readable"), "{said}");
+        fs::remove_file(&shared_memory).unwrap();
+
+        Connection::open(&path).unwrap().execute_batch("DROP TABLE effect").unwrap();
+        let broken = audit(&path).unwrap();
+        assert!(
+            broken.iter().any(|sentence| sentence.ends_with("cannot be told (no such table: effect)")),
+            "{broken:?}"
+        );
     }
 }

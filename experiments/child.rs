@@ -12,6 +12,8 @@ use crate::clock::{self, Nanoseconds};
 use crate::fixture;
 use crate::process::{self, NotMeasured, Start};
 use crate::record::Payload;
+use crate::sweeps::kill;
+use crate::sweeps::worker::{self, Work};
 
 /// No child of a sound run comes near it, on a busy machine neither.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -29,6 +31,10 @@ pub enum Role {
     Crash { parent: u32, store: PathBuf, boundary: Boundary },
     /// Opens the store, waits to be let go, admits one request.
     Race { parent: u32, store: PathBuf, request_id: String, tenant: String, payload: String },
+    /// Asks one verb on the recording disk and dies at a call to it; without a place, counts the calls.
+    Kill { parent: u32, store: PathBuf, scene: kill::Scene, place: Option<kill::Place> },
+    /// Opens the store, waits to be let go, performs mixed verbs and tells of each call.
+    Work(Work),
 }
 
 /// How the parent starts a child that is to die at `boundary`.
@@ -57,10 +63,26 @@ pub fn finish_in(line: &str) -> Option<Finish<'_>> {
     words.next().is_none().then_some(Finish { answer, instants })
 }
 
-fn start<const N: usize>(label: &str, role: &str, store: &Path, rest: [String; N]) -> Result<Start, NotMeasured> {
+/// How the parent starts a child that dies at `place` of the kill sweep's `scene`, or counts its calls.
+pub fn victim(store: &Path, scene: &str, place: Option<&str>) -> Result<Start, NotMeasured> {
+    let rest = [Some(scene), place].into_iter().flatten().map(str::to_owned);
+    start(&[Some(scene), place].into_iter().flatten().collect::<Vec<_>>().join("."), "kill", store, rest)
+}
+
+/// The line that tells the parent an answer.
+pub fn answer_line(answer: &str) -> String {
+    format!("{ANSWER}{answer}")
+}
+
+/// The answer that a child's line tells, if it tells one.
+pub fn answer_in(line: &str) -> Option<&str> {
+    line.strip_prefix(ANSWER)
+}
+
+fn start(label: &str, role: &str, store: &Path, rest: impl IntoIterator<Item = String>) -> Result<Start, NotMeasured> {
     let mut arguments: Vec<OsString> = vec!["child".into(), role.into(), std::process::id().to_string().into()];
     arguments.push(store.into());
-    arguments.extend(rest.map(OsString::from));
+    arguments.extend(rest.into_iter().map(OsString::from));
     Start::own(label, arguments)
 }
 
@@ -69,24 +91,32 @@ impl Role {
         let told = match self {
             Role::Crash { parent, store, boundary } => {
                 process::child_started(parent);
-                crash(&store, boundary).map(str::to_owned)
+                crash(&store, boundary).map(|answer| Some(answer.to_owned()))
             }
             Role::Race { parent, store, request_id, tenant, payload } => {
                 process::child_started(parent);
-                race(&store, Request { request_id: &request_id, tenant: &tenant, payload: &payload })
+                race(&store, Request { request_id: &request_id, tenant: &tenant, payload: &payload }).map(Some)
             }
+            Role::Kill { parent, store, scene, place } => {
+                process::child_started(parent);
+                if let Err(sentence) = kill::be_killed(&store, scene, place) {
+                    tell_error(&sentence);
+                }
+                return ExitCode::SUCCESS;
+            }
+            Role::Work(work) => worker::work(&work).map(|()| None),
         };
         match told {
-            Ok(answer) => {
-                process::tell_parent(&format!("{ANSWER}{answer}"));
-                ExitCode::SUCCESS
-            }
-            Err(error) => {
-                process::tell_parent(&format!("error: {error}").replace('\n', " "));
-                ExitCode::SUCCESS
-            }
+            Ok(None) => {}
+            Ok(Some(answer)) => process::tell_parent(&answer_line(&answer)),
+            Err(error) => tell_error(&error.to_string()),
         }
+        ExitCode::SUCCESS
     }
+}
+
+fn tell_error(error: &str) {
+    process::tell_parent(&format!("error: {error}").replace('\n', " "));
 }
 
 fn crash(store: &Path, boundary: Boundary) -> Result<&'static str, Error> {

@@ -2,7 +2,8 @@
 //!
 //! What is on disk can't tell two boundaries of one transaction apart. So the scene also tells, for every table that the
 //! verb writes, whether the boundary is crossed before that write or after it: a trigger that refuses the write is
-//! planted, and the verb is played to see whether it still comes to the boundary.
+//! planted, and the verb is played to see whether it still comes to the boundary. Played unhindered, the verb has to
+//! cross each of its boundaries once: one that it never comes to is a finding, and not merely a child that did not die.
 
 use std::cell::RefCell;
 use std::fs;
@@ -39,19 +40,29 @@ const fn expected_at(boundary: Boundary) -> Expected {
 
 /// Plays all eight, each on a store of its own.
 pub fn play(laboratory: &mut Laboratory<'_>) -> Result<Vec<(&'static str, record::Scene)>, Stop> {
-    let mut orders: Vec<(Crossing, Vec<WriteOrder>)> = Vec::new();
+    let mut rehearsals: Vec<(Crossing, Rehearsal)> = Vec::new();
     let mut scenes = Vec::new();
     for boundary in Boundary::ALL {
         let crossing = Crossing::of(boundary);
         let mut scene = Scene::of_boundary(laboratory, boundary)?;
         prepare(&mut scene, crossing)?;
         scene.leave()?;
-        if !orders.iter().any(|(of, _)| *of == crossing) {
-            orders.push((crossing, write_orders(crossing, scene.path(), &scene.laboratory.scratch(boundary.name())?)?));
-        }
-        let order = orders.iter().filter(|(of, _)| *of == crossing).flat_map(|(_, order)| order);
+        let at = match rehearsals.iter().position(|(of, _)| *of == crossing) {
+            Some(at) => at,
+            None => {
+                let scratch = scene.laboratory.scratch(boundary.name())?;
+                rehearsals.push((crossing, Rehearsal::of(crossing, scene.path(), &scratch)?));
+                rehearsals.len() - 1
+            }
+        };
+        let (_, rehearsal) = &rehearsals[at];
+        let (pointer, times) = (scene.next_pointer(), rehearsal.times_crossed(boundary));
+        scene.laboratory.expect(
+            || format!("{pointer}/dies_at: {boundary} is crossed {times} times by its verb, not once"),
+            Expectation::equal(times, 1),
+        );
         let (written, not_yet_written) =
-            order.partition::<Vec<_>, _>(|write| !write.crossed_before.contains(&boundary));
+            rehearsal.writes.iter().partition::<Vec<_>, _>(|write| !write.crossed_before.contains(&boundary));
         die(&mut scene, boundary, tables(&written), tables(&not_yet_written))?;
         scene.admit(REQUEST_ID, TENANT, PAYLOAD, expected_at(boundary).retry)?;
         scenes.push((boundary.name(), scene.end_scene()?));
@@ -149,26 +160,51 @@ fn tables(writes: &[&WriteOrder]) -> Vec<&'static str> {
     writes.iter().map(|write| write.table).collect()
 }
 
-/// For each table that the verb writes. Every play is on a fresh copy of the prepared store, which nobody has open:
-/// its closing moved all of its WAL into it.
-fn write_orders(crossing: Crossing, prepared: &Path, scratch: &Path) -> Result<Vec<WriteOrder>, Stop> {
-    let mut orders = Vec::new();
-    for table in TABLES {
-        let store = scratch.with_file_name(format!("{table}.db"));
-        fs::copy(prepared, &store).map_err(|error| NotMeasured {
-            what: format!("{} can't be copied beside itself ({error}); make room and run again", prepared.display()),
-        })?;
-        refuse_writes(&store, table)?;
-        let crossed = Crossed::default();
-        let mut store = Store::open(&store, &fixture::LIMITS)?.observed_by(crossed.clone());
-        match crossing.play(&mut store) {
-            // The verb does not write this table.
-            Ok(_) => {}
-            Err(Error::Corrupt(_)) => orders.push(WriteOrder { table, crossed_before: crossed.0.take() }),
-            Err(error) => return Err(error.into()),
+/// A verb played where nothing dies: what it crosses, and when.
+struct Rehearsal {
+    /// In the order of the unhindered verb.
+    crossed: Vec<Boundary>,
+    /// One for each table that the verb writes.
+    writes: Vec<WriteOrder>,
+}
+
+impl Rehearsal {
+    /// Every play is on a fresh copy of the prepared store, which nobody has open: its closing moved all of its WAL into it.
+    fn of(crossing: Crossing, prepared: &Path, scratch: &Path) -> Result<Rehearsal, Stop> {
+        let copy = |name: &str| {
+            let store = scratch.with_file_name(format!("{name}.db"));
+            fs::copy(prepared, &store).map(|_| store).map_err(|error| NotMeasured {
+                what: format!(
+                    "{} can't be copied beside itself ({error}); make room and run again",
+                    prepared.display()
+                ),
+            })
+        };
+        let play = |store: &Path| -> Result<_, Stop> {
+            let crossed = Crossed::default();
+            let mut store = Store::open(store, &fixture::LIMITS)?.observed_by(crossed.clone());
+            let answer = crossing.play(&mut store);
+            Ok((crossed.0.take(), answer))
+        };
+        let (crossed, answer) = play(&copy("unhindered")?)?;
+        answer?;
+        let mut writes = Vec::new();
+        for table in TABLES {
+            let store = copy(table)?;
+            refuse_writes(&store, table)?;
+            match play(&store)? {
+                // The verb does not write this table.
+                (_, Ok(_)) => {}
+                (crossed_before, Err(Error::Corrupt(_))) => writes.push(WriteOrder { table, crossed_before }),
+                (_, Err(error)) => return Err(error.into()),
+            }
         }
+        Ok(Rehearsal { crossed, writes })
     }
-    Ok(orders)
+
+    fn times_crossed(&self, boundary: Boundary) -> usize {
+        self.crossed.iter().filter(|crossed| **crossed == boundary).count()
+    }
 }
 
 fn refuse_writes(store: &Path, table: &str) -> Result<(), Stop> {

@@ -3,7 +3,8 @@
 //!
 //! Its owner holds a lock on a file in it for as long as it lives, and the kernel lets go of a lock however its holder dies.
 //! So a folder whose lock can be taken is nobody's. The lock file is locked before it gets its name: no one ever sees it
-//! unlocked while its owner lives.
+//! unlocked while its owner lives. Before that, and after the lock is gone, a sweep may take the folder at any instant: who is
+//! making one then makes another.
 
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, ErrorKind, Write};
@@ -23,7 +24,7 @@ const LOCK: &str = "lock";
 const LOCK_IN_THE_MAKING: &str = "lock.new";
 /// In place of `LOCK` in a folder that is to stay.
 const KEPT: &str = "kept";
-/// A folder without a lock is just being made, or just being removed, unless it has lain still for this long.
+/// A folder without a lock but with something in it is none that we make; it may go when it has lain still for this long.
 const STALE_AFTER: Duration = Duration::from_secs(60);
 /// SQLite opens no path of more than 512 bytes; what we put below the temporary folder needs some of them.
 const LONGEST_BYTES: usize = 380;
@@ -121,8 +122,12 @@ fn sweep(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with(PREFIX) {
             let path = entry.path();
-            if let Ok(Some(_held_while_removing)) = abandoned(&path) {
-                remove(&path);
+            match abandoned(&path) {
+                Ok(Some(Abandoned::Locked { _lock })) => remove(&path),
+                Ok(Some(Abandoned::NoLock)) => remove(&path),
+                // Fails if it is not empty, or no more.
+                Ok(Some(Abandoned::Empty)) => drop(fs::remove_dir(&path)),
+                Ok(None) | Err(_) => {}
             }
         }
     }
@@ -132,8 +137,10 @@ fn sweep(parent: &Path) {
 enum Abandoned {
     /// Ours now: a second sweeper can't take it.
     Locked { _lock: File },
-    /// Its owner died before it had a lock, or a sweeper after it had removed it.
+    /// It lay still for long.
     NoLock,
+    /// As far as that shows: its owner died before it had a lock or after it had removed it, or is about to lock it.
+    Empty,
 }
 
 /// `None` for a folder that is somebody's. A planted link is not followed, neither to a folder nor to a lock.
@@ -143,7 +150,12 @@ fn abandoned(path: &Path) -> io::Result<Option<Abandoned>> {
         return Ok(None);
     }
     let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
-    match OpenOptions::new().read(true).custom_flags(flags).open(path.join(LOCK)) {
+    let open = |name| OpenOptions::new().read(true).custom_flags(flags).open(path.join(name));
+    let lock = open(LOCK).or_else(|error| match error.kind() {
+        ErrorKind::NotFound => open(LOCK_IN_THE_MAKING),
+        _ => Err(error),
+    });
+    match lock {
         Ok(lock) => match lock.try_lock() {
             // Between the look for `kept` and the lock it may have been kept.
             Ok(()) if path.join(KEPT).symlink_metadata().is_ok() => Ok(None),
@@ -153,7 +165,7 @@ fn abandoned(path: &Path) -> io::Result<Option<Abandoned>> {
         },
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let age = SystemTime::now().duration_since(folder.modified()?).unwrap_or_default();
-            Ok((age > STALE_AFTER).then_some(Abandoned::NoLock))
+            Ok(Some(if age > STALE_AFTER { Abandoned::NoLock } else { Abandoned::Empty }))
         }
         Err(error) => Err(error),
     }
@@ -177,13 +189,18 @@ impl Spare {
 
 fn make(parent: &Path) -> io::Result<(PathBuf, File, Spare)> {
     let spare = Spare::new()?;
-    let folder =
-        tempfile::Builder::new().prefix(PREFIX).permissions(Permissions::from_mode(0o700)).tempdir_in(parent)?;
-    match lock_in(folder.path()) {
-        Ok(lock) => Ok((folder.keep(), lock, spare)),
-        Err(error) => {
-            spare.give_back();
-            Err(error)
+    let mut swept = 0;
+    loop {
+        let folder =
+            tempfile::Builder::new().prefix(PREFIX).permissions(Permissions::from_mode(0o700)).tempdir_in(parent)?;
+        match lock_in(folder.path()) {
+            Ok(lock) => return Ok((folder.keep(), lock, spare)),
+            // A sweep took it before it was locked.
+            Err(error) if error.kind() == ErrorKind::NotFound && swept < 100 => swept += 1,
+            Err(error) => {
+                spare.give_back();
+                return Err(error);
+            }
         }
     }
 }
@@ -192,10 +209,10 @@ fn lock_in(folder: &Path) -> io::Result<File> {
     let in_the_making = folder.join(LOCK_IN_THE_MAKING);
     let mut lock = OpenOptions::new().read(true).write(true).create_new(true).open(&in_the_making)?;
     lock.lock()?;
+    fs::rename(&in_the_making, folder.join(LOCK))?;
     // A full disk is best heard of here, and not as the answer of a store.
     lock.write_all(&vec![0; ROOM])?;
     lock.set_len(0)?;
-    fs::rename(&in_the_making, folder.join(LOCK))?;
     Ok(lock)
 }
 
@@ -237,6 +254,7 @@ fn sentence(path: &Path, error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Instant;
 
     use nix::errno::Errno;
@@ -375,19 +393,22 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_being_made_is_not_swept_and_an_old_one_without_a_lock_is() {
+    fn a_folder_whose_maker_or_remover_was_killed_is_swept_and_one_being_made_is_not() {
         let place = place();
-        let [fresh, empty, making] = ["fresh", "empty", "making"].map(|name| {
+        let [_empty, killed, making, odd, old] = ["empty", "killed", "making", "odd", "old"].map(|name| {
             let path = place.path().join(format!("{PREFIX}{name}"));
             fs::create_dir(&path).unwrap();
             path
         });
-        fs::write(making.join(LOCK_IN_THE_MAKING), "").unwrap();
-        make_old(&empty, STALE_AFTER * 2);
-        make_old(&making, STALE_AFTER * 2);
-        make_old(&fresh, STALE_AFTER / 2);
+        fs::write(killed.join(LOCK_IN_THE_MAKING), "").unwrap();
+        let lock = File::create(making.join(LOCK_IN_THE_MAKING)).unwrap();
+        lock.lock().unwrap();
+        fs::write(odd.join("rows"), "").unwrap();
+        fs::write(old.join("rows"), "").unwrap();
+        make_old(&odd, STALE_AFTER / 2);
+        make_old(&old, STALE_AFTER * 2);
         sweep(place.path());
-        assert_eq!(names(place.path()), [format!("{PREFIX}fresh")]);
+        assert_eq!(names(place.path()), ["making", "odd"].map(|name| format!("{PREFIX}{name}")));
     }
 
     #[test]
@@ -448,6 +469,32 @@ mod tests {
             }
         });
         assert!(names(place.path()).is_empty());
+    }
+
+    /// Sweeping without pause, so that some come between the making of a folder and its lock.
+    #[test]
+    fn a_folder_that_is_swept_before_it_was_locked_is_made_again() {
+        let place = place();
+        let done = AtomicBool::new(false);
+        let mut made = Vec::new();
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        sweep(place.path())
+                    }
+                });
+            }
+            for _ in 0..200 {
+                let Ok((path, lock, _)) = make(place.path()) else { break };
+                let found = names(&path);
+                remove(&path);
+                drop(lock);
+                made.push(found);
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(made, vec![[LOCK]; 200]);
     }
 
     #[test]

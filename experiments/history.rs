@@ -201,7 +201,7 @@ impl LastRead {
 }
 
 impl Operation {
-    fn returned(&self) -> Option<u64> {
+    pub fn returned(&self) -> Option<u64> {
         match self.outcome {
             Outcome::Known { returned, .. } | Outcome::Forgotten { returned } => Some(returned),
             Outcome::Unknown => None,
@@ -698,20 +698,8 @@ impl Fingerprints {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dice::Dice;
     use crate::model::{FIXTURE, Usage};
-
-    /// SplitMix64: one seed, one run, on every machine.
-    struct Dice(u64);
-
-    impl Dice {
-        fn below(&mut self, bound: usize) -> usize {
-            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut mixed = self.0;
-            mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            ((mixed ^ (mixed >> 31)) % bound as u64) as usize
-        }
-    }
 
     const ROOMY: Limits =
         Limits { global: Usage { count: 40, bytes: 4000 }, tenant: Usage { count: 15, bytes: 2000 }, ..FIXTURE };
@@ -727,7 +715,7 @@ mod tests {
     /// A sound history: every operation takes effect, in the model, at one instant between its invocation and its return.
     /// One process in four dies in the middle of an operation, before or after that instant.
     fn simulated(seed: u64, limits: Limits, processes: usize, operations: usize) -> History {
-        let mut dice = Dice(seed);
+        let mut dice = Dice::new(seed);
         let mut history =
             History { limits, initial: State::default(), operations: Vec::new(), last_read: LastRead::Nobody };
         let mut state = State::default();
@@ -1006,7 +994,7 @@ mod tests {
 
     /// A short history in which answers, outcomes and the last read may have been exchanged, so that both verdicts occur.
     fn doubtful(seed: u64) -> History {
-        let mut dice = Dice(seed);
+        let mut dice = Dice::new(seed);
         let mut history = simulated(seed, FIXTURE, 5, 8);
         for id in &mut history.operations {
             // Few ids, so that they meet.
@@ -1065,7 +1053,7 @@ mod tests {
     #[test]
     fn weakening_never_convicts_a_sound_history() {
         for (seed, history) in histories().take(20) {
-            let mut dice = Dice(seed);
+            let mut dice = Dice::new(seed);
             let instant = history.operations[dice.below(240)].invoked;
             let without = |what_is_left: fn(&Operation) -> Option<Operation>, of: &History| History {
                 operations: of.operations.iter().filter_map(what_is_left).collect(),

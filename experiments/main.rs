@@ -18,6 +18,7 @@ mod child;
 #[allow(dead_code, reason = "more sweeps are on their way")]
 mod sweeps;
 mod flaws;
+mod dice;
 mod fixture;
 mod record;
 #[allow(dead_code, reason = "the sweeps will use the rest")]
@@ -55,6 +56,7 @@ use crate::groups::GROUPS;
 use crate::job::{Order, carry_out};
 use crate::report::Reach;
 use crate::results::{Databases, ScenarioGroups};
+use crate::self_test::NoTrial;
 use crate::sweeps::{AllSweeps, Replay, SWEEPS};
 
 /// Usage, or a baseline that cannot be read or written.
@@ -154,11 +156,16 @@ fn try_judge(results: Option<PathBuf>) -> ExitCode {
         return complain(NOT_MEASURED, &error.to_string());
     }
     let job = ScenarioGroups::new(Databases::Removed);
-    let trial = frozen_file(results, "results.json").and_then(|file| self_test::self_test(&job, &file));
+    let file = match frozen_file(results, "results.json") {
+        Ok(file) => file,
+        Err(sentence) => return complain(CANNOT, &sentence),
+    };
+    let trial = self_test::self_test(&job, &file);
     signal::stand_aside();
     match trial {
         Ok(trial) => emit(&trial.text(), trial.verdict(), &mut stdout().lock(), &mut stderr()).into(),
-        Err(sentence) => complain(CANNOT, &sentence),
+        Err(error @ (NoTrial::Unreadable(_) | NoTrial::Disagrees { .. })) => complain(CANNOT, &error.to_string()),
+        Err(error @ NoTrial::NotMeasured(_)) => complain(NOT_MEASURED, &error.to_string()),
     }
 }
 

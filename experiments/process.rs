@@ -272,7 +272,7 @@ impl Child {
     }
 
     /// Whether nothing more will come: it has ended, or closed its output. Lines said before may still be there to take.
-    fn is_silent(&mut self) -> bool {
+    pub fn is_silent(&mut self) -> bool {
         if self.stdout.is_none() {
             return true;
         }
@@ -482,6 +482,11 @@ impl Race {
 
     /// Tells all of them [`GO`]; the answer is the one line each says then, in the order of the starts.
     pub fn release(&mut self, deadline: Instant) -> Result<Vec<String>, NotMeasured> {
+        self.tell_go()?;
+        self.one_line_each(deadline)
+    }
+
+    fn tell_go(&mut self) -> Result<(), NotMeasured> {
         for child in &mut self.children {
             if let Some(line) = child.take_line()? {
                 return Err(child.failed(&format!("said {line:?} before it was let go")));
@@ -489,10 +494,13 @@ impl Race {
             child.queue(GO)?;
         }
         // Nothing but the writes lies between the first and the last of them.
-        for child in &mut self.children {
-            child.say_queued()?;
-        }
-        self.one_line_each(deadline)
+        self.children.iter_mut().try_for_each(Child::say_queued)
+    }
+
+    /// Tells all of them [`GO`] and leaves them to the caller, in the order of the starts.
+    pub fn let_go(mut self) -> Result<Vec<Child>, NotMeasured> {
+        self.tell_go()?;
+        Ok(self.children)
     }
 
     /// For a further round: waits until each has said [`READY`] again.
@@ -784,6 +792,27 @@ mod tests {
 
     fn sentence<T: fmt::Debug>(result: Result<T, NotMeasured>) -> String {
         result.unwrap_err().to_string()
+    }
+
+    /// A connection must not be carried into a child. A file that is left inheritable on purpose shows that the look would
+    /// see one.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_child_inherits_no_descriptor_of_an_open_store() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store =
+            durable_admission::Store::open(folder.path().join("store.db"), &crate::fixture::LIMITS).unwrap();
+        assert!(store.claim(1).unwrap().is_none());
+        let inherited = || {
+            let lines = spawn("exec readlink /proc/$$/fd/*").finish(soon()).unwrap().lines;
+            lines.into_iter().filter(|line| Path::new(line).starts_with(folder.path())).collect::<Vec<_>>()
+        };
+        assert_eq!(inherited(), Vec::<String>::new());
+        let control = folder.path().join("control");
+        let file = std::fs::File::create(&control).unwrap();
+        fcntl(&file, FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty())).unwrap();
+        assert_eq!(inherited(), [control.to_string_lossy()]);
+        store.close().unwrap();
     }
 
     #[test]

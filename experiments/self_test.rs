@@ -1,14 +1,17 @@
 //! The judge's own trial: every field of a frozen file is spoiled in turn, and the judge has to name it.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use crate::baseline::load::load;
+use thiserror::Error;
+
+use crate::baseline::load::{LoadError, load};
 use crate::baseline::outcome::{Outcome, Run, Scope, Seen, Verdict, judge};
 use crate::baseline::read::Document;
 use crate::baseline::tamper::{Tamper, tampers};
 use crate::baseline::write::canonical;
 use crate::job::{Job, Played};
+use crate::process::NotMeasured;
 use crate::progress::Progress;
 
 /// How many wrong sentences are printed.
@@ -18,20 +21,27 @@ const SHOWN: usize = 20;
 /// The text to print and whether all went well.
 ///
 /// # Errors
-/// A sentence if the file is not readable, or the run does not agree with it before anything is spoiled.
-pub fn self_test(job: &dyn Job, path: &Path) -> Result<Trial, String> {
-    let original = load(path, job.subject()).map_err(|error| error.to_string())?;
+/// If the file is not readable, or the run does not agree with it before anything is spoiled.
+pub fn self_test(job: &dyn Job, path: &Path) -> Result<Trial, NoTrial> {
+    let original = load(path, job.subject())?;
     let names = job.names();
     let progress = Progress::new(names.len() as u64);
     let played = job.play(&names, &progress);
     progress.finish();
-    let Played { document, seen } = played.map_err(|error| error.to_string())?;
+    let Played { document, seen } = played?;
     let judged = |baseline: &Document| {
         let seen = seen.iter().map(|seen| Seen { run: Run::Measured, ..seen.clone() }).collect();
         judge(job.subject(), path.to_string_lossy(), Scope::Whole, baseline, &document, seen)
     };
-    if seen.iter().any(|seen| !matches!(seen.run, Run::Measured)) || judged(&original).verdict() != Verdict::Pass {
-        return Err(format!("{}: a run does not agree with it as it is; see --check first", path.display()));
+    for entry in &seen {
+        match &entry.run {
+            Run::Measured => {}
+            Run::Broken(_) => return Err(NoTrial::Disagrees { path: path.to_path_buf() }),
+            Run::NotMeasured(what) => return Err(NotMeasured { what: format!("{}: {what}", entry.name) }.into()),
+        }
+    }
+    if judged(&original).verdict() != Verdict::Pass {
+        return Err(NoTrial::Disagrees { path: path.to_path_buf() });
     }
     let mut trial = Trial::default();
     for tamper in tampers(&original, job.subject()) {
@@ -43,6 +53,17 @@ pub fn self_test(job: &dyn Job, path: &Path) -> Result<Trial, String> {
         trial.acquitted.extend(verdict.err());
     }
     Ok(trial)
+}
+
+/// Why there is nothing to spoil.
+#[derive(Debug, Error)]
+pub enum NoTrial {
+    #[error(transparent)]
+    Unreadable(#[from] LoadError),
+    #[error(transparent)]
+    NotMeasured(#[from] NotMeasured),
+    #[error("{path}: a run does not agree with it as it is; see --check first")]
+    Disagrees { path: PathBuf },
 }
 
 /// What the self-test came to.

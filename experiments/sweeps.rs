@@ -5,9 +5,23 @@
 
 pub mod ground;
 pub mod exhaustive;
+pub mod kill;
+pub mod power;
+pub mod teeth;
+pub mod fault;
+pub mod histories;
+pub mod nemesis;
+pub mod worker;
 
+mod aftermath;
 mod bench;
+mod counterexample;
+mod crowd;
+mod journey;
 mod perform;
+mod recovery;
+mod reopen;
+mod stage;
 mod tour;
 mod world;
 
@@ -24,12 +38,50 @@ use crate::process::NotMeasured;
 use crate::progress::Progress;
 use ground::Ground;
 
-pub const SWEEPS: [Sweep; 1] = [Sweep {
-    name: "exhaustive",
-    shows: "in every state of a small world every verb answers and leaves behind what the reference model says",
-    run: exhaustive::sweep,
-    replay: None,
-}];
+pub const SWEEPS: [Sweep; 7] = [
+    Sweep {
+        name: "exhaustive",
+        shows: "in every state of a small world every verb answers and leaves behind what the reference model says",
+        run: exhaustive::sweep,
+        replay: None,
+    },
+    Sweep {
+        name: "kill",
+        shows: "a process that dies at any write, truncate, sync or delete of any verb leaves the state before or the state after, and the same request again puts it right",
+        run: kill::sweep,
+        replay: Some(kill::replay),
+    },
+    Sweep {
+        name: "fault",
+        shows: "whatever fault a disk reports at whatever call, an answer is the state after, an error the state before or after, and the same request again puts it right",
+        run: fault::sweep,
+        replay: Some(fault::replay),
+    },
+    Sweep {
+        name: "power",
+        shows: "after a power cut anywhere in a run over all verbs there is all that was acknowledged, and no half verb",
+        run: power::sweep,
+        replay: Some(power::replay),
+    },
+    Sweep {
+        name: "teeth",
+        shows: "the power sweep convicts every setting and every disk that is wrong",
+        run: teeth::sweep,
+        replay: Some(teeth::replay),
+    },
+    Sweep {
+        name: "histories",
+        shows: "what twelve processes at once heard, some killed in the middle, and what is found afterwards has one order",
+        run: histories::sweep,
+        replay: None,
+    },
+    Sweep {
+        name: "nemesis",
+        shows: "of all that twelve processes at once had heard when SIGKILL met them, round after round, nothing is lost",
+        run: nemesis::sweep,
+        replay: None,
+    },
+];
 
 pub struct Sweep {
     pub name: &'static str,

@@ -16,8 +16,15 @@ pub(crate) type Outcome<A> = thread::Result<Result<A>>;
 /// One caller's request; it owns what it asks, since any caller's thread may be the one that carries it out.
 /// Dropped without [`Asked::deliver`], it leaves its caller with a closed channel and no answer.
 pub(crate) trait Asked<O>: Send {
-    /// In a savepoint of its own; what came of it is kept back. `Err`: the whole transaction is at its end.
-    fn carry_out(&mut self, connection: &Connection, limits: &Limits, observer: &mut O) -> Result<Ending>;
+    /// In a savepoint of its own, if it has company; what came of it is kept back. `Err`: the whole transaction
+    /// is at its end.
+    fn carry_out(
+        &mut self,
+        connection: &Connection,
+        limits: &Limits,
+        observer: &mut O,
+        company: Company,
+    ) -> Result<Ending>;
 
     /// What was kept back is void, and this is heard instead.
     fn fail(&mut self, why: &Error);
@@ -44,20 +51,26 @@ where
     A: Answer + Send,
     V: FnOnce(&Connection, &Limits, &mut O) -> Result<A> + Send,
 {
-    fn carry_out(&mut self, connection: &Connection, limits: &Limits, observer: &mut O) -> Result<Ending> {
+    fn carry_out(
+        &mut self,
+        connection: &Connection,
+        limits: &Limits,
+        observer: &mut O,
+        company: Company,
+    ) -> Result<Ending> {
         let Some(verb) = self.verb.take() else { return Ok(Ending::RollBack) };
-        run(connection, "SAVEPOINT request", [])?;
+        company.begin(connection)?;
         // A panic of the observer is one request's; it goes on in its caller's thread, and the others go on here.
         let outcome = catch_unwind(AssertUnwindSafe(|| verb(connection, limits, observer)));
         let ending = match &outcome {
             Ok(Ok(answer)) => answer.ending(),
             Ok(Err(error)) if connection.is_autocommit() => return Err(error.again()),
             Ok(Err(_)) | Err(_) => {
-                run(connection, "ROLLBACK TO request", [])?;
+                company.undo(connection)?;
                 Ending::RollBack
             }
         };
-        run(connection, "RELEASE request", [])?;
+        company.end(connection)?;
         self.outcome = Some(outcome);
         Ok(ending)
     }
@@ -76,14 +89,44 @@ where
     }
 }
 
+/// Whether others share a request's transaction. One alone is undone with it, and spared a savepoint, which
+/// copies each page before its first change.
+#[derive(Clone, Copy)]
+pub(crate) enum Company {
+    Alone,
+    Shared,
+}
+
+impl Company {
+    fn begin(self, connection: &Connection) -> Result<()> {
+        self.run(connection, "SAVEPOINT request")
+    }
+
+    fn undo(self, connection: &Connection) -> Result<()> {
+        self.run(connection, "ROLLBACK TO request")
+    }
+
+    fn end(self, connection: &Connection) -> Result<()> {
+        self.run(connection, "RELEASE request")
+    }
+
+    fn run(self, connection: &Connection, sql: &str) -> Result<()> {
+        match self {
+            Company::Alone => Ok(()),
+            Company::Shared => run(connection, sql, []).map(drop),
+        }
+    }
+}
+
 /// Carries out all of them in one transaction; on return it is durable. The boundaries behind its COMMIT are
 /// left to cross. `Err` is the answer to each of them.
 pub(crate) fn commit<O: Observer>(store: &mut Store<O>, requests: &mut [Box<dyn Asked<O>>]) -> Result<Vec<Boundary>> {
     store.wal.keep_bounded(&store.connection);
     let write = Write::begin(&store.connection)?;
+    let company = if requests.len() == 1 { Company::Alone } else { Company::Shared };
     let mut endings = Vec::with_capacity(requests.len());
     for request in requests {
-        endings.push(request.carry_out(&store.connection, &store.limits, &mut store.observer)?);
+        endings.push(request.carry_out(&store.connection, &store.limits, &mut store.observer, company)?);
     }
     if endings.iter().all(|ending| *ending == Ending::RollBack) {
         write.roll_back()?;

@@ -283,7 +283,7 @@ fn switch_to_wal(path: &Path, connection: &Connection, patience: Duration) -> Re
     let deadline = Instant::now() + patience;
     let mut pause = Duration::from_millis(1);
     loop {
-        match connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0)) {
+        match journal_mode_wal(connection) {
             Ok(mode) if mode == "wal" => return Ok(()),
             Ok(found) => {
                 return Err(Error::Setting { path: path.to_owned(), pragma: "journal_mode", wanted: "wal", found });
@@ -295,6 +295,16 @@ fn switch_to_wal(path: &Path, connection: &Connection, patience: Duration) -> Re
         }
         pause = (pause * 2).min(Duration::from_millis(20));
     }
+}
+
+/// The answer comes first, and only then what the switch wrote is committed: the statement has to be run to its end, or
+/// a failing commit is never heard of, and the file stays without WAL.
+fn journal_mode_wal(connection: &Connection) -> rusqlite::Result<String> {
+    let mut statement = connection.prepare("PRAGMA journal_mode = WAL")?;
+    let mut rows = statement.query([])?;
+    let mode = rows.next()?.ok_or(rusqlite::Error::QueryReturnedNoRows)?.get(0)?;
+    while rows.next()?.is_some() {}
+    Ok(mode)
 }
 
 /// One transaction: after a crash there is all of it or a blank file, and the next open starts again.

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::limits::{Allowance, GENERATION_CEILING, LEASE_TICKS, Limits};
 use crate::request::{Request, Token, check_claim_tick, check_identity, check_report};
 use crate::store::Store;
-use crate::view::{Usage, global_usage, usage_of};
+use crate::view::{GLOBAL, Usage, no_global_row};
 use crate::write::{Answer, Ending, Write, change_one, run};
 
 /// The local effect of a resolved task: a row in this database, which stands for nothing outside it.
@@ -153,18 +153,15 @@ pub(crate) fn admit(
     if oversize {
         return Ok(Admission::Oversize { payload_bytes, limit: limits.payload_bytes });
     }
-    if let Some(full) = full(Scope::Global, global_usage(connection)?, limits.global, payload_bytes) {
+    let Standing { global, own, last_sequence } = standing(connection, tenant)?;
+    if let Some(full) = full(Scope::Global, global, limits.global, payload_bytes) {
         return Ok(Admission::Full(full));
     }
-    // A tenant that never held anything has no row yet.
-    let tenant_usage = usage_of(connection, tenant)?.unwrap_or(Usage { count: 0, bytes: 0 });
-    if let Some(full) = full(Scope::Tenant, tenant_usage, limits.tenant, payload_bytes) {
+    if let Some(full) = full(Scope::Tenant, own, limits.tenant, payload_bytes) {
         return Ok(Admission::Full(full));
     }
 
-    let last: Option<i64> =
-        connection.prepare_cached("SELECT max(sequence) FROM intent")?.query_row([], |row| row.get(0))?;
-    let sequence = raise("sequence", request_id, last.unwrap_or(0), i64::MAX)?;
+    let sequence = raise("sequence", request_id, last_sequence, i64::MAX)?;
     change_one(
         connection,
         "INSERT INTO intent (sequence, request_id, tenant, bytes, payload) VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -275,6 +272,33 @@ pub(crate) fn cancel_unstarted(connection: &Connection, request_id: &str) -> Res
     )?;
     give_back(connection, &unstarted)?;
     Ok(Cancellation::Cancelled)
+}
+
+/// All that an admission depends on but its own identity, in one look.
+struct Standing {
+    global: Usage,
+    own: Usage,
+    /// 0 where nothing was ever admitted.
+    last_sequence: i64,
+}
+
+fn standing(connection: &Connection, tenant: &str) -> Result<Standing> {
+    // A tenant that never held anything has no row yet.
+    connection
+        .prepare_cached(
+            "SELECT global.count, global.bytes, ifnull(own.count, 0), ifnull(own.bytes, 0),
+                 ifnull((SELECT max(sequence) FROM intent), 0)
+             FROM usage AS global LEFT JOIN usage AS own ON own.tenant = ?2 WHERE global.tenant = ?1",
+        )?
+        .query_row([GLOBAL, tenant], |row| {
+            Ok(Standing {
+                global: Usage { count: row.get(0)?, bytes: row.get(1)? },
+                own: Usage { count: row.get(2)?, bytes: row.get(3)? },
+                last_sequence: row.get(4)?,
+            })
+        })
+        .optional()?
+        .ok_or_else(no_global_row)
 }
 
 /// A task that holds room, and whose.

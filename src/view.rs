@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
-use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior};
+use rusqlite::{OptionalExtension, Row, Transaction, TransactionBehavior};
 
 use crate::error::{Error, Result};
 use crate::request::check_identity;
@@ -130,7 +130,11 @@ impl<O> Store<O> {
     /// # Errors
     /// A failing store.
     pub fn usage(&self) -> Result<Usage> {
-        global_usage(&self.connection)
+        self.connection
+            .prepare_cached("SELECT count, bytes FROM usage WHERE tenant = ?1")?
+            .query_row([GLOBAL], |row| Ok(Usage { count: row.get(0)?, bytes: row.get(1)? }))
+            .optional()?
+            .ok_or_else(no_global_row)
     }
 
     /// All that is there, in one read transaction (PROTOCOL, *snapshot*).
@@ -164,19 +168,6 @@ impl<O> Store<O> {
 /// The ledger's row of all tenants together: no request can have this tenant.
 pub(crate) const GLOBAL: &str = "";
 
-pub(crate) fn global_usage(connection: &Connection) -> Result<Usage> {
-    usage_of(connection, GLOBAL)?.ok_or_else(no_global_row)
-}
-
-/// What the ledger says of one tenant, or `None` if that one never held anything.
-pub(crate) fn usage_of(connection: &Connection, owner: &str) -> Result<Option<Usage>> {
-    let usage = connection
-        .prepare_cached("SELECT count, bytes FROM usage WHERE tenant = ?1")?
-        .query_row([owner], |row| Ok(Usage { count: row.get(0)?, bytes: row.get(1)? }))
-        .optional()?;
-    Ok(usage)
-}
-
-fn no_global_row() -> Error {
+pub(crate) fn no_global_row() -> Error {
     Error::Corrupt("the usage ledger has no row for all tenants together".to_owned())
 }

@@ -349,29 +349,33 @@ fn of_cancel_and_claim_at_the_same_instant_one_wins() {
     println!("{cancelled} of {ROUNDS} rounds were cancelled");
 }
 
+/// Each budget alone too small, and the payload's own limit: two thousand attempts at each.
 #[test]
 fn ten_thousand_refusals_leave_no_row_and_no_byte() {
-    let laboratory = Laboratory::fast(limits((2, 20), (1, 12), 10));
-    let mut store = laboratory.open();
-    accept(&mut store, "a", "tenant-a", "xxxxxxxxxx");
-    let sizes = || (size(&laboratory.path()), size(&laboratory.wal()));
-    let (before, snapshot) = (sizes(), store.snapshot().unwrap());
-    for number in 0..2_500 {
-        let id = format!("refused-{number}");
-        assert_eq!(admit(&mut store, &id, "tenant-a", "").name(), "tenant_full");
-        assert_eq!(admit(&mut store, &id, "tenant-a", "xxx").name(), "tenant_full");
-        assert_eq!(admit(&mut store, &id, "tenant-b", "xxxxxxxxxxx").name(), "oversize");
-        assert_eq!(admit(&mut store, "a", "tenant-b", "").name(), "conflict");
+    let full = |scope, budget, limit, needed| Admission::Full(Full { scope, budget, used: 3, limit, needed });
+    let count = |scope| Admission::Full(Full { scope, budget: Budget::Count, used: 1, limit: 1, needed: 1 });
+    for (limits, refusal) in [
+        (limits((1, 99), (9, 99), 9), count(Scope::Global)),
+        (limits((9, 5), (9, 99), 9), full(Scope::Global, Budget::Bytes, 5, 3)),
+        (limits((9, 99), (1, 99), 9), count(Scope::Tenant)),
+        (limits((9, 99), (9, 5), 9), full(Scope::Tenant, Budget::Bytes, 5, 3)),
+        (limits((9, 99), (9, 99), 2), Admission::Oversize { payload_bytes: 3, limit: 2 }),
+    ] {
+        let laboratory = Laboratory::fast(limits);
+        let mut store = laboratory.open();
+        accept(&mut store, "held", "tenant", if limits.payload_bytes == 2 { "xx" } else { "xxx" });
+        let sizes = || (size(&laboratory.path()), size(&laboratory.wal()));
+        let (before, snapshot) = (sizes(), store.snapshot().unwrap());
+        for number in 0..2_000 {
+            assert_eq!(admit(&mut store, &format!("refused-{number}"), "tenant", "xyz"), refusal);
+        }
+        assert_eq!(store.snapshot().unwrap(), snapshot);
+        assert_eq!(sizes(), before, "{refusal:?}");
+        store.close().unwrap();
+        let closed = size(&laboratory.path());
+        laboratory.open().close().unwrap();
+        assert_eq!(size(&laboratory.path()), closed);
     }
-    assert_eq!(store.snapshot().unwrap(), snapshot);
-    assert_eq!(sizes(), before);
-
-    accept(&mut store, "b", "tenant-b", "");
-    let before = sizes();
-    for number in 0..2_500 {
-        assert_eq!(admit(&mut store, &format!("refused-{number}"), "tenant-c", "").name(), "global_full");
-    }
-    assert_eq!(sizes(), before);
 }
 
 #[test]

@@ -34,7 +34,7 @@ impl Moments {
 fn an_interrupted_check_dies_of_the_signal_and_leaves_nothing() {
     let place = Place::new();
     let mut moments = Moments::new();
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM] {
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().cycle().take(9) {
         let mut run = place.start(place.command(BINARY).args(["--check", "--repeat", "1000"]).args(RACES));
         run.until(|_| !place.processes().is_empty());
         sleep(moments.next(Duration::from_millis(60)));
@@ -60,6 +60,7 @@ fn a_run_killed_in_the_middle_of_a_race_leaves_no_process_and_the_next_one_no_fo
             assert!(Instant::now() < deadline, "children outlive their parent");
             sleep(Duration::from_millis(1));
         }
+        place.until_nobody_holds_what_is_left();
         assert_eq!(place.left().len(), 1, "a killed run can't tidy up");
         place.run(["--check", GROUP]).code(0);
     }
@@ -135,7 +136,7 @@ fn interrupted_regenerations_leave_the_old_file_or_the_new_one() {
 }
 
 #[test]
-#[ignore = "takes a minute; the same in short runs with the others"]
+#[ignore = "half a minute; scripts/interrupts runs it, and a short one runs with the others"]
 fn a_hundred_regenerations_of_which_fifty_are_interrupted_leave_the_old_file_or_the_new_one() {
     regenerate_and_interrupt(100);
 }
@@ -169,6 +170,7 @@ fn regenerate_and_interrupt(rounds: usize) {
             said.died_of(signal);
             ended += 1;
         }
+        place.until_nobody_holds_what_is_left();
         let held = place.held();
         assert!(held == old || held == FROZEN, "round {round}: torn at {} bytes", held.len());
         if signal != Signal::SIGKILL {
@@ -314,9 +316,9 @@ fn too_few_processes_are_no_verdict() {
     place.holds(FROZEN);
 }
 
-/// Also a run that never ends by itself: stopped, they say nothing, and nobody waits for them for ever.
+/// Stopped, they say nothing and never end by themselves; nobody waits for them for ever.
 #[test]
-#[ignore = "takes as long as a child is waited for"]
+#[ignore = "takes the 30 s that a child is waited for; scripts/interrupts runs it"]
 fn children_that_hang_are_no_verdict() {
     let place = Place::new();
     let mut run = place.start(place.command(BINARY).args(["--check", RACES[0]]));

@@ -20,17 +20,19 @@ fn worker_process() {
 /// A deferred transaction that turns into a writing one fails at once, whatever the busy timeout.
 #[test]
 fn sixteen_writers_wait_for_each_other_and_none_is_told_busy() {
+    // Of seven writing verbs or so: a thousand transactions for each writer.
+    const ROUNDS: u64 = 150;
     let laboratory = Laboratory::fast(ROOMY);
     let mut workers: Vec<Worker> = (0..16).map(|_| Worker::opened(&laboratory.path(), &ROOMY)).collect();
     for (place, worker) in workers.iter_mut().enumerate() {
-        worker.tell(json!(["churn", format!("writer-{place}"), 40]));
+        worker.tell(json!(["churn", format!("writer-{place}"), ROUNDS]));
     }
     for worker in &mut workers {
         assert_eq!(worker.hear(), "churned");
     }
     workers.into_iter().for_each(Worker::end);
     let snapshot = laboratory.open().snapshot().unwrap();
-    assert_eq!(snapshot.intents, 16 * 40 * 2);
+    assert_eq!(snapshot.intents, 16 * ROUNDS * 2);
     assert_eq!(snapshot.usage, laboratory.recomputed_usage());
     let done = snapshot.tasks.iter().filter(|task| task.state.name() == "done").count();
     assert_eq!(snapshot.effects, done as u64);

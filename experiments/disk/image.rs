@@ -80,6 +80,8 @@ pub struct Enumeration {
     pub windows: Vec<Window>,
     pub images: Vec<Image>,
     pub counts: Counts,
+    /// [`Counts::tried`] by the first cut that can leave what was tried.
+    pub tried_from: BTreeMap<usize, u64>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -146,6 +148,7 @@ pub fn enumerate(log: &Log, rule: &Rule) -> Enumeration {
         windows: Vec::new(),
         images: Vec::new(),
         counts: Counts { cuts: log.entries.len() as u64 + 1, ..Counts::default() },
+        tried_from: BTreeMap::new(),
     };
     let mut by_digest = HashMap::new();
     for window in windows(log) {
@@ -178,11 +181,28 @@ impl Enumeration {
 
     /// What was kept, torn or lost, a line each; what is whole because it was synced is not listed.
     pub fn describe(&self, image: &Image) -> Vec<String> {
-        let window = &self.windows[image.id.window as usize];
-        let mut lines = vec![format!(
+        let cuts = format!(
             "image {}: power cut between entries {} and {} of the log",
             image.id, image.earliest_cut, image.latest_cut
-        )];
+        );
+        [cuts].into_iter().chain(self.describe_at(image, image.latest_cut)).collect()
+    }
+
+    /// How many unsynced operations before `cut` were not kept whole. `cut`: one that can leave the image.
+    pub fn dropped_at(&self, image: &Image, cut: usize) -> usize {
+        let window = &self.windows[image.id.window as usize];
+        let outcomes = window.operations.iter().zip(&image.recipe.outcomes);
+        outcomes
+            .filter(|(operation, outcome)| {
+                operation.entry < cut && window.shows(operation.inode, &image.recipe) && **outcome != Outcome::Whole
+            })
+            .count()
+    }
+
+    /// As [`Enumeration::describe`], of the operations before one of the cuts that can leave the image.
+    pub fn describe_at(&self, image: &Image, cut: usize) -> Vec<String> {
+        let window = &self.windows[image.id.window as usize];
+        let mut lines = Vec::new();
         for role in Role::ALL {
             let candidates = &window.names[role];
             if candidates.len() > 1 {
@@ -195,7 +215,7 @@ impl Enumeration {
         }
         let outcomes = window.operations.iter().zip(&image.recipe.outcomes);
         for (operation, outcome) in outcomes {
-            if window.shows(operation.inode, &image.recipe) {
+            if operation.entry < cut && window.shows(operation.inode, &image.recipe) {
                 lines.push(format!("{operation}: {outcome}"));
             }
         }
@@ -222,6 +242,7 @@ impl Enumeration {
                 let (earliest_cut, latest_cut) = (window.earliest_cut(&recipe), window.last_cut);
                 let id = ImageId { window: self.windows.len() as u32, serial };
                 serial += 1;
+                *self.tried_from.entry(earliest_cut).or_default() += 1;
                 let index = *by_digest.entry(digest).or_insert_with(|| {
                     self.images.push(Image { id, earliest_cut, latest_cut, recipe });
                     self.images.len() - 1

@@ -16,20 +16,28 @@ pub struct Panel {
     pub tenant_limit: i64,
 }
 
+impl Panel {
+    pub fn knows_tenants(&self) -> bool {
+        self.tenant.iter().any(Option::is_some)
+    }
+}
+
 const LEFT: i64 = 120;
 const RIGHT: i64 = 20;
 const PANEL: i64 = 92;
 /// Above each panel, for its name.
 const GAP: i64 = 40;
-/// Beneath the panels, for the number and the answer of each step.
-const ANSWERS: i64 = 112;
+/// Height of a letter that lies on its side.
+const LETTER: i64 = 7;
 
 /// Usage against the limits as a step line over the steps, one panel below the other, with each answer beneath.
 pub fn steps(panels: &[Panel], answers: &[String]) -> Markup {
     let columns = answers.len().max(1) as i64;
     let column = (600 / columns).clamp(21, 64);
     let width = LEFT + column * columns + RIGHT;
-    let height = (PANEL + GAP) * panels.len() as i64 + ANSWERS;
+    let longest = answers.iter().map(|answer| answer.chars().count()).max().unwrap_or_default() as i64;
+    // Beneath the panels stand the number and the answer of each step.
+    let height = (PANEL + GAP) * panels.len() as i64 + 20 + LETTER * longest;
     let middle = |index: usize| LEFT + column * index as i64 + column / 2;
     html! {
         svg.chart xmlns="http://www.w3.org/2000/svg" role="img" width=(width) height=(height)
@@ -67,7 +75,6 @@ fn drawn(panel: &Panel, top: i64, column: i64, width: i64) -> Markup {
     let level = |value: i64| top + PANEL - value * PANEL / ceiling;
     let end = width - RIGHT;
     let limits = [("global limit", panel.global_limit), ("a tenant's limit", panel.tenant_limit)];
-    let tenant_known = panel.tenant.iter().any(Option::is_some);
     html! {
         text x="2" y=(top - 14) fill="currentColor" font-weight="bold" { (panel.unit) }
         line x1=(LEFT) y1=(top + PANEL) x2=(end) y2=(top + PANEL) stroke="currentColor" stroke-width="1" {}
@@ -77,7 +84,7 @@ fn drawn(panel: &Panel, top: i64, column: i64, width: i64) -> Markup {
                 stroke-dasharray="2 4" {}
             text x=(LEFT - 6) y=(level(limit) + 4) text-anchor="end" fill="currentColor" { (name) " " (limit) }
         }
-        @if tenant_known {
+        @if panel.knows_tenants() {
             path.tenant d=(path(&panel.tenant, column, level)) fill="none" stroke="currentColor" stroke-width="1.5"
                 stroke-dasharray="6 3" {}
         }

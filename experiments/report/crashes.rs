@@ -67,7 +67,7 @@ pub fn room(held: Option<[i64; 2]>) -> String {
 
 pub fn commit_line(boundary: &str) -> String {
     let verb = boundary.split('.').next().unwrap_or_default();
-    format!("COMMIT of {verb}: above it nothing of the transaction is left, below it all of it")
+    format!("COMMIT of {verb}")
 }
 
 /// Where the line is drawn: before a row that lies after COMMIT and follows one that doesn't.

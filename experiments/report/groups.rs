@@ -50,7 +50,11 @@ fn scene(root: &Node, scene: &Node, charted: Charted) -> Markup {
         @if charted == Charted::Yes && let Some(panels) = panels(root, steps) {
             figure {
                 div.wide { (chart::steps(&panels, &answers)) }
-                figcaption { "Held after each step: solid, all tenants; dashed, the tenant that holds most; dotted, the limits." }
+                figcaption {
+                    "Held after each step: solid, all tenants; "
+                    @if panels.iter().any(Panel::knows_tenants) { "dashed, the tenant that holds most; " }
+                    "dotted, the limits."
+                }
             }
         }
         details {
@@ -61,7 +65,7 @@ fn scene(root: &Node, scene: &Node, charted: Charted) -> Markup {
                     th scope="col" { "verb" }
                     th scope="col" { "input" }
                     th scope="col" { "answer" }
-                    th scope="col" { "why, or what" }
+                    th scope="col" { "more" }
                     th scope="col" { "held: tasks" }
                     th scope="col" { "bytes" }
                     th scope="col" { "by whom" }
@@ -78,7 +82,7 @@ fn scene(root: &Node, scene: &Node, charted: Charted) -> Markup {
                     td { (holders(step)) }
                 } } }
             } }
-            @if let Some(end) = at(scene, &["end"]) { p { "At the end: " (said(end)) } }
+            @if let Some(end) = at(scene, &["end"]) { p { "At the end: " (found(end)) "." } }
         }
     }
 }
@@ -168,6 +172,7 @@ fn why(step: &Node) -> String {
     let told = parts.map(|member| match member.name.as_str() {
         "because" => because(&member.node),
         "claim" => claim(&member.node),
+        "found" => format!("found {}", found(&member.node)),
         other => format!("{} {}", visible(&other.replace('_', " ")), said(&member.node)),
     });
     told.collect::<Vec<_>>().join("; ")
@@ -182,6 +187,34 @@ fn claim(claim: &Node) -> String {
     let saying = |name: &str| at(claim, &[name]).map_or_else(|| "?".to_owned(), said);
     let token = at(claim, &["token"]).map(token).unwrap_or_default();
     format!("{token}, of {}: \"{}\", lease until {}", saying("tenant"), saying("payload"), saying("lease"))
+}
+
+/// What a fresh connection finds.
+fn found(end: &Node) -> String {
+    let parts = members(end).iter().filter(|member| !["tenants", "tenants_holding"].contains(&member.name.as_str()));
+    let told = parts.map(|member| match member.name.as_str() {
+        "usage" => {
+            let usage = held(&member.node).map_or_else(|| "?".to_owned(), |held| format!("{held:?}"));
+            format!("usage {usage} held by {}", holders(end))
+        }
+        "tasks" => match items(&member.node) {
+            [] if members(&member.node).is_empty() => "no tasks".to_owned(),
+            [] => format!("tasks {}", said(&member.node)),
+            tasks => format!("tasks {}", tasks.iter().map(task).collect::<Vec<_>>().join(", ")),
+        },
+        other => format!("{} {}", visible(&other.replace('_', " ")), said(&member.node)),
+    });
+    told.collect::<Vec<_>>().join("; ")
+}
+
+/// `one (inflight, generation 1, lease 5)`.
+fn task(task: &Node) -> String {
+    let id = at(task, &["id"]).map_or_else(|| "?".to_owned(), said);
+    let rest = members(task).iter().filter(|member| member.name != "id").map(|member| match member.name.as_str() {
+        "state" => said(&member.node),
+        other => format!("{} {}", visible(other), said(&member.node)),
+    });
+    format!("{id} ({})", rest.collect::<Vec<_>>().join(", "))
 }
 
 fn holders(step: &Node) -> String {

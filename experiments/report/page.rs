@@ -71,7 +71,10 @@ pub fn html(report: &Report) -> String {
                     }
                     section #crashes {
                         h2 { "Crash matrix" }
-                        p { "A real process dies at each boundary; then a fresh connection looks, and the same request is asked again." }
+                        p {
+                            "A real process dies at each boundary; then a fresh connection looks, and the same request is admitted again. A "
+                            "death above the line that COMMIT draws has to leave what was there before, one below it all that was committed."
+                        }
                         @let deaths = seen.map(crashes::deaths).unwrap_or_default();
                         @if deaths.is_empty() { p { "Not measured in this run." } } @else { (crashes::matrix(&deaths)) }
                     }
@@ -264,9 +267,11 @@ fn limits(seen: Option<&Document>) -> Markup {
     let protocol = seen.and_then(|seen| at(seen.root(), &["protocol"]));
     html! {
         @if let Some(protocol) = protocol {
-            p { "Limits of every experiment, small on purpose: "
-                (at(protocol, &["limits"]).map(said).unwrap_or_default())
-                "; a lease is " (at(protocol, &["lease_ticks"]).map(said).unwrap_or_default()) " ticks. "
+            @let saying = |path: &[&str]| at(protocol, path).map_or_else(|| "?".to_owned(), said);
+            p { "Limits of every experiment, small on purpose: of all tenants "
+                (saying(&["limits", "global", "count"])) " tasks and " (saying(&["limits", "global", "bytes"])) " bytes, of one tenant "
+                (saying(&["limits", "tenant", "count"])) " and " (saying(&["limits", "tenant", "bytes"])) ", of one payload "
+                (saying(&["limits", "payload_bytes"])) " bytes. A lease is " (saying(&["lease_ticks"])) " ticks. "
                 "A usage is [tasks, bytes]." }
         }
     }

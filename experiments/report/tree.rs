@@ -52,11 +52,13 @@ pub fn said(node: &Node) -> String {
         Value::Text(text) => visible(text),
         Value::Integer(number) => grouped(*number),
         Value::Null => "–".to_owned(),
-        Value::Array(items) if items.is_empty() => "–".to_owned(),
+        Value::Array(items) if items.is_empty() => "none".to_owned(),
         Value::Array(items) => items.iter().map(said).collect::<Vec<_>>().join(", "),
-        Value::Object(members) if members.is_empty() => "–".to_owned(),
+        Value::Object(members) if members.is_empty() => "none".to_owned(),
         Value::Object(members) => {
-            let said = members.iter().map(|member| format!("{} {}", visible(&member.name), said(&member.node)));
+            let said = members
+                .iter()
+                .map(|member| format!("{} {}", visible(&member.name.replace('_', " ")), said(&member.node)));
             said.collect::<Vec<_>>().join(", ")
         }
         Value::Bool(_) | Value::Float(_) => visible(&on_one_line(node)),

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "no test file needs all of it")]
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
@@ -22,6 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 
 pub struct Place {
     outer: tempfile::TempDir,
+    _around_temporary: tempfile::TempDir,
     pub folder: PathBuf,
     pub results: PathBuf,
     /// What TMPDIR says.
@@ -30,17 +31,20 @@ pub struct Place {
 
 impl Place {
     pub fn new() -> Place {
-        let outer = tempfile::Builder::new().prefix("durable-admission-test-").tempdir().unwrap();
-        fs::set_permissions(outer.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let mut builder = tempfile::Builder::new();
+        builder.prefix("durable-admission-test-").permissions(fs::Permissions::from_mode(0o755));
+        let outer = builder.tempdir().unwrap();
+        // In memory where that can be: what a run's databases outlive is not what is tested here, and a disk is slow.
+        let around_temporary = builder.tempdir_in("/dev/shm").or_else(|_| builder.tempdir()).unwrap();
         let folder = outer.path().join("受理 of a checkout");
-        let temporary = outer.path().join("临时 files");
+        let temporary = around_temporary.path().join("临时 files");
         fs::create_dir(&folder).unwrap();
         fs::create_dir(&temporary).unwrap();
         fs::set_permissions(&temporary, fs::Permissions::from_mode(0o1777)).unwrap();
         fs::write(folder.join("Cargo.toml"), include_str!("../../Cargo.toml")).unwrap();
         let results = folder.join("results.json");
         fs::write(&results, FROZEN).unwrap();
-        Place { outer, folder, results, temporary }
+        Place { outer, _around_temporary: around_temporary, folder, results, temporary }
     }
 
     /// With this text as its results.json.
@@ -92,6 +96,20 @@ impl Place {
         names(&self.temporary)
     }
 
+    /// Waits until the kernel has let go of the locks of runs that were killed: a moment after they were reaped, or once a
+    /// child that was just being started has come to its exec.
+    pub fn until_nobody_holds_what_is_left(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        let is_held = |name: &String| {
+            let lock = File::open(self.temporary.join(name).join("lock"));
+            lock.is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
+        };
+        while self.left().iter().any(is_held) {
+            assert!(Instant::now() < deadline, "somebody still holds {:?}", self.left());
+            sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Processes whose arguments name something in the temporary folder: children of a run.
     pub fn processes(&self) -> Vec<u32> {
         let needle = self.temporary.as_os_str().as_encoded_bytes();
@@ -122,9 +140,15 @@ impl Place {
     /// A copy of the binary, there.
     pub fn copied_binary(&self) -> PathBuf {
         let copy = self.elsewhere("拷贝 of it");
-        fs::copy(BINARY, &copy).unwrap();
+        copy_binary(&copy);
         copy
     }
+}
+
+/// By a process of its own: what we write ourselves, a child that another test is just starting holds open for an instant, and
+/// then it can't be executed (text file busy).
+pub fn copy_binary(to: &Path) {
+    assert!(Command::new("cp").arg(BINARY).arg(to).status().unwrap().success());
 }
 
 pub struct Running {

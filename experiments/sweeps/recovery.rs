@@ -1,0 +1,258 @@
+//! Lays out one disk that a power cut may have left, has it recovered, and holds what is there against the model.
+//!
+//! Each disk is recovered in an emptied folder by the library's own `Store::open` on an unrecorded connection: stock SQLite on
+//! the stock VFS. What it then holds is read by plain SQL, audited, and asked again for everything that was asked before.
+
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use durable_admission::{OpenOptions, Store};
+use rusqlite::Connection;
+
+use super::bench::whole_state;
+use super::ground::Ground;
+use super::journey::{Journey, Step};
+use super::perform::{Said, perform};
+use crate::audit::audit;
+use crate::disk::image::{Disk, Enumeration, Image, Rule, enumerate};
+use crate::fixture::LIMITS;
+use crate::model::{FIXTURE, State, Verb, step};
+use crate::process::NotMeasured;
+
+/// What was found on one disk. Steps are counted as in [`Journey::states`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// All that was acknowledged and nothing that was not called.
+    Legal { reached: usize },
+    /// The state after `reached` steps, though step `lost` had been acknowledged.
+    Lost { reached: usize, lost: usize, integrity: String },
+    /// No state that the model was ever in; or one that was not called yet; or a store that does not go on.
+    Broken { why: String, found: Option<State>, integrity: String },
+}
+
+/// Everything legal after a cut anywhere in one run, and what became of it.
+pub struct Swept<'j> {
+    pub journey: &'j Journey,
+    pub found: Enumeration,
+    /// One for each image.
+    pub verdicts: Vec<Verdict>,
+}
+
+impl<'j> Swept<'j> {
+    /// # Errors
+    /// A disk that could not be laid out.
+    pub fn over(ground: &Ground<'_>, journey: &'j Journey, rule: &Rule) -> Result<Swept<'j>, NotMeasured> {
+        let found = enumerate(&journey.log, rule);
+        let recovery = Recovery::new(ground, journey);
+        let verdicts = ground.for_each(&found.images, |image| recovery.judge(&found, image))?;
+        Ok(Swept { journey, found, verdicts })
+    }
+
+    pub fn images(&self) -> impl Iterator<Item = (&Image, &Verdict)> {
+        self.found.images.iter().zip(&self.verdicts)
+    }
+}
+
+/// Judges images of one run, on as many threads as want to.
+pub struct Recovery<'r> {
+    ground: &'r Ground<'r>,
+    journey: &'r Journey,
+    /// Of the threads that are not at work.
+    places: Mutex<Vec<Place>>,
+}
+
+/// Two folders: the library creates a store where it finds none, so what was there before is told in another one.
+struct Place {
+    library: PathBuf,
+    plain: PathBuf,
+}
+
+const DATABASE: &str = "store.db";
+
+/// Nobody else is there to be waited for.
+const OPTIONS: OpenOptions = OpenOptions { busy_timeout: Duration::from_millis(100) };
+
+impl<'r> Recovery<'r> {
+    pub fn new(ground: &'r Ground<'r>, journey: &'r Journey) -> Recovery<'r> {
+        Recovery { ground, journey, places: Mutex::new(Vec::new()) }
+    }
+
+    /// # Errors
+    /// The disk could not be laid out.
+    pub fn judge(&self, found: &Enumeration, image: &Image) -> Result<Verdict, NotMeasured> {
+        let marks = &self.journey.marks;
+        // What must be there is counted at the last cut that can leave this disk, what may be there at the first.
+        self.judge_disk(&found.disk(image), marks.acknowledged[image.latest_cut], marks.called[image.earliest_cut])
+    }
+
+    /// `acknowledged` steps must be there, no more than `called` may be.
+    ///
+    /// # Errors
+    /// As [`Recovery::judge`].
+    pub fn judge_disk(&self, disk: &Disk, acknowledged: usize, called: usize) -> Result<Verdict, NotMeasured> {
+        self.at_a_place(|place| self.recover(disk, place, acknowledged, called))
+    }
+
+    /// The same in a folder where another disk lies already.
+    ///
+    /// # Errors
+    /// As [`Recovery::judge`].
+    pub fn judge_disk_after(
+        &self,
+        other: &Disk,
+        disk: &Disk,
+        acknowledged: usize,
+        called: usize,
+    ) -> Result<Verdict, NotMeasured> {
+        self.at_a_place(|place| {
+            lay_out(other, &place.library)?;
+            self.recover(disk, place, acknowledged, called)
+        })
+    }
+
+    fn at_a_place(&self, judge: impl FnOnce(&Place) -> Result<Verdict, NotMeasured>) -> Result<Verdict, NotMeasured> {
+        let idle = self.places.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).pop();
+        let place = match idle {
+            Some(place) => place,
+            None => self.make_place()?,
+        };
+        let verdict = judge(&place);
+        self.places.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(place);
+        verdict
+    }
+
+    fn make_place(&self) -> Result<Place, NotMeasured> {
+        let folder = |name| {
+            let database = self.ground.folder.database(name)?;
+            Ok(database.parent().map(Path::to_owned).unwrap_or_default())
+        };
+        Ok(Place { library: folder("recovered")?, plain: folder("plain")? })
+    }
+
+    fn recover(&self, disk: &Disk, place: &Place, acknowledged: usize, called: usize) -> Result<Verdict, NotMeasured> {
+        lay_out(disk, &place.library)?;
+        let path = place.library.join(DATABASE);
+        let broken = |why: String, found: Option<State>| Verdict::Broken { why, found, integrity: integrity(&path) };
+        let mut store = match Store::open_with(&path, &LIMITS, OPTIONS) {
+            Ok(store) => store,
+            Err(error) => return Ok(broken(format!("the store does not open: {error}"), None)),
+        };
+        let read = || Connection::open(&path).and_then(|beside| Ok((whole_state(&beside)?, beside)));
+        let (state, beside) = match read() {
+            Ok((Ok(state), beside)) => (state, beside),
+            Ok((Err(why), _)) => return Ok(broken(why, None)),
+            Err(error) => return Ok(broken(format!("it cannot be read: {error}"), None)),
+        };
+        match audit(&path) {
+            Ok(offences) if offences.is_empty() => {}
+            Ok(offences) => return Ok(broken(offences.join("; "), Some(state))),
+            Err(why) => return Ok(broken(why, Some(state))),
+        }
+        // An empty store may have been there, or have been made just now.
+        let recovered = match state == State::default() {
+            false => Some(state.clone()),
+            true => {
+                lay_out(disk, &place.plain)?;
+                match plain_state(&place.plain.join(DATABASE)) {
+                    Ok(there) => there,
+                    Err(why) => return Ok(broken(format!("stock SQLite alone: {why}"), Some(state))),
+                }
+            }
+        };
+        let states = &self.journey.states;
+        let Some(reached) = states.iter().position(|legal| *legal == recovered) else {
+            return Ok(broken("no state that the run was ever in".to_owned(), Some(state)));
+        };
+        if reached > called {
+            return Ok(broken(
+                format!("it holds {}, which was not called yet", self.journey.steps[reached - 1]),
+                Some(state),
+            ));
+        }
+        if let Err(why) = self.ask_again(&mut store, &beside, reached, &state) {
+            return Ok(broken(why, Some(state)));
+        }
+        Ok(match (reached..acknowledged).find(|&step| states[step + 1] != recovered) {
+            Some(lost) => Verdict::Lost { reached, lost, integrity: integrity(&path) },
+            None => Verdict::Legal { reached },
+        })
+    }
+
+    /// Every request again, each by its id: first the admissions that the recovered state answers without writing, then
+    /// all that comes after that state, then all admissions once more. Each answer must be the model's, and so must the
+    /// end.
+    fn ask_again(
+        &self,
+        store: &mut Store,
+        beside: &Connection,
+        reached: usize,
+        recovered: &State,
+    ) -> Result<(), String> {
+        let verbs = |steps: &'r [Step]| {
+            steps.iter().filter_map(|step| if let Step::Verb(verb) = step { Some(verb) } else { None })
+        };
+        let all = &self.journey.steps;
+        let admissions = || verbs(all).filter(|verb| matches!(verb, Verb::Admit(_)));
+        let mut state = recovered.clone();
+        for verb in admissions() {
+            if matches!(step(&FIXTURE, &state, verb), Ok((after, _)) if after == state) {
+                ask(store, &mut state, verb)?;
+            }
+        }
+        for verb in verbs(&all[reached..]).chain(admissions()) {
+            ask(store, &mut state, verb)?;
+        }
+        let found = whole_state(beside).map_err(|error| format!("after all was asked again: {error}"))?;
+        match found {
+            Ok(found) if found == state && self.journey.states.last() == Some(&Some(found.clone())) => Ok(()),
+            other => Err(format!("all was asked again, and it came to {other:?}")),
+        }
+    }
+}
+
+fn ask(store: &mut Store, state: &mut State, verb: &Verb) -> Result<(), String> {
+    let expected = step(&FIXTURE, state, verb);
+    match (perform(store, verb), expected) {
+        (Said::Heard(Ok(answer)), Ok((after, expected))) if answer == expected => {
+            *state = after;
+            Ok(())
+        }
+        (Said::Heard(Err(error)), Err(expected)) if error == expected => Ok(()),
+        (said, expected) => {
+            let expected = expected.map(|(_, answer)| answer);
+            Err(format!("{} again: {said:?}, and the model says {expected:?}", Step::Verb(verb.clone())))
+        }
+    }
+}
+
+fn lay_out(disk: &Disk, folder: &Path) -> Result<(), NotMeasured> {
+    disk.lay_out(folder, DATABASE).map_err(|error| NotMeasured {
+        what: format!("{}: no disk can be laid out: {error}; make room", folder.display()),
+    })
+}
+
+/// `None`: no store.
+fn plain_state(path: &Path) -> Result<Option<State>, String> {
+    let read = || {
+        let connection = Connection::open(path)?;
+        let objects: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+        if objects == 0 {
+            return Ok(Ok(None));
+        }
+        Ok(whole_state(&connection)?.map(Some))
+    };
+    read().unwrap_or_else(|error: rusqlite::Error| Err(error.to_string()))
+}
+
+/// What many take for an oracle; kept beside a conviction to show that it is none.
+fn integrity(path: &Path) -> String {
+    let check = || Connection::open(path)?.query_row("PRAGMA integrity_check", [], |row| row.get(0));
+    check().unwrap_or_else(|error: rusqlite::Error| error.to_string())
+}
+
+/// The steps of a run that are legal at a cut.
+pub fn legal_at(journey: &Journey, cut: usize) -> RangeInclusive<usize> {
+    journey.marks.acknowledged[cut]..=journey.marks.called[cut]
+}
