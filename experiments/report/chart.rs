@@ -120,7 +120,7 @@ pub fn lanes(heat: &Heat) -> Markup {
     let first_let_go = instants(1).min().unwrap_or_default();
     let last_answer = instants(2).max().unwrap_or_default();
     let width = NAMES + WAITING + RUNNING + VERDICTS;
-    let top = 34;
+    let top = 44;
     let bottom = top + LANE * heat.lanes.len() as i64;
     let height = bottom + 26;
     let go = NAMES + WAITING;
@@ -138,8 +138,8 @@ pub fn lanes(heat: &Heat) -> Markup {
         svg.chart xmlns="http://www.w3.org/2000/svg" role="img" width=(width) height=(height)
             viewBox=(format!("0 0 {width} {height}")) font-size="11" font-family="system-ui, sans-serif" aria-label=(told) {
             text x=(NAMES) y="12" fill="currentColor" { "○ ready, waiting: " (waited) }
-            text x=(go) y="12" fill="currentColor" { "│ let go, until answered: " (ran) }
-            line x1=(go) y1="18" x2=(go) y2=(bottom + 4) stroke="currentColor" stroke-width="1.5" {}
+            text x=(go + 6) y="24" fill="currentColor" { "let go, until answered: " (ran) }
+            line x1=(go) y1="16" x2=(go) y2=(bottom + 4) stroke="currentColor" stroke-width="1.5" {}
             @for (index, lane) in heat.lanes.iter().enumerate() {
                 @let y = top + LANE * index as i64;
                 @let [ready, let_go, answered] = lane.instants;

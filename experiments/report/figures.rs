@@ -54,16 +54,20 @@ pub enum Block {
     },
 }
 
-/// `figures`: an object; the sentence in it is left to the caller.
-pub fn blocks(figures: &Node) -> Vec<Block> {
-    let all = members(figures);
+/// `sweep`: an object; the sentence in it is left to the caller.
+pub fn blocks(sweep: &Node) -> Vec<Block> {
+    let figures = members(sweep).iter().filter(|member| member.name != "shows");
+    blocks_of(&figures.collect::<Vec<_>>())
+}
+
+fn blocks_of(all: &[&Member]) -> Vec<Block> {
     let mut blocks = Vec::new();
-    let facts = all.iter().filter(|member| member.name != "shows" && !is_object(&member.node));
-    let facts: Vec<_> = facts.map(|member| (in_words(&member.name), said(&member.node))).collect();
+    let facts = all.iter().filter(|member| !is_object(&member.node));
+    let facts: Vec<_> = facts.map(|member| (visible(&member.name), said(&member.node))).collect();
     if !facts.is_empty() {
         blocks.push(Block::Facts(facts));
     }
-    let nested: Vec<&Member> = all.iter().filter(|member| is_object(&member.node)).collect();
+    let nested: Vec<&&Member> = all.iter().filter(|member| is_object(&member.node)).collect();
     let sum = nested.iter().find(|member| member.name == ALL && is_row(&member.node));
     let tables = nested.iter().filter(|member| rows_of(&member.node).is_some_and(|rows| rows.len() > 1)).count();
     for member in &nested {
@@ -75,7 +79,8 @@ pub fn blocks(figures: &Node) -> Vec<Block> {
                 rows.extend(sum.filter(|_| tables == 1).map(|sum| (vec![ALL.to_owned()], &sum.node)));
                 blocks.push(table(&name, &rows));
             }
-            Some(_) | None => blocks.push(Block::Section { name, blocks: self::blocks(&member.node) }),
+            Some(_) | None => blocks
+                .push(Block::Section { name, blocks: blocks_of(&members(&member.node).iter().collect::<Vec<_>>()) }),
         }
     }
     blocks
@@ -91,7 +96,7 @@ fn rows_of(node: &Node) -> Option<Vec<Row<'_>>> {
     let mut rows = Vec::new();
     for member in members(node) {
         for (mut path, row) in rows_of(&member.node)? {
-            path.insert(0, in_words(&member.name));
+            path.insert(0, visible(&member.name));
             rows.push((path, row));
         }
     }
@@ -209,7 +214,7 @@ mod tests {
             texts(&["admit", "kept", "2", "3", "2", "–"]),
             texts(&["claim", "kept", "–", "–", "3", "0"]),
         ];
-        let facts = vec![("exit code".to_owned(), "73".to_owned())];
+        let facts = vec![("exit_code".to_owned(), "73".to_owned())];
         assert_eq!(blocks(&figures), [Block::Facts(facts), Block::Table { head, rows }]);
     }
 
@@ -235,10 +240,12 @@ mod tests {
     /// Nothing that a sweep freezes may be left out, however it is nested.
     #[test]
     fn every_value_is_shown() {
-        let figures = node(json!({"a": [1, 2], "b": {"c": {"d": {"e": {"f": "deep"}, "g": null}}, "h": {"i": true}},
-            "j": {"k": {}, "l": {"m": 7001}}, "all": {"n": 7002}}));
+        let figures = node(
+            json!({"a": [1, 2], "b": {"shows": "below", "c": {"d": {"e": {"f": "deep"}, "g": null}}, "h": {"i": true}},
+            "j": {"k": {}, "l": {"m": 7001}}, "all": {"n": 7002}}),
+        );
         let shown = shown(&blocks(&figures)).into_string();
-        for value in ["1, 2", "deep", "true", "7,001", "7,002"] {
+        for value in ["1, 2", "below", "deep", "true", "7,001", "7,002"] {
             assert!(shown.contains(value), "{value} in {shown}");
         }
     }

@@ -328,6 +328,9 @@ fn table_of_sweeps(document: &Document, part: Option<&Part>) -> Markup {
                 td { (at(&sweep.node, &["shows"]).map(super::tree::said).unwrap_or_default()) }
             } } }
         } }
+        @if all.iter().any(|sweep| sweep.name == "teeth") {
+            p { "In the sweep \"teeth\" disks and settings are wrong on purpose: what is lost or broken there is what convicts them." }
+        }
         @for sweep in all {
             h3 { (visible(&sweep.name)) " " span.status { (status(&sweep.name)) } }
             p { (at(&sweep.node, &["shows"]).map(super::tree::said).unwrap_or_default()) }
@@ -346,7 +349,7 @@ fn flaws(flaws: &Result<Document, String>) -> Markup {
     let convicts = convicts(document);
     html! {
         p.frozen { b { "Frozen, not run now." } " Each is a small, plausible change to the library that is wrong; it was built, and tried, and \
-            this is what convicted it. " code { "scripts/flaws" } " does it again." }
+            this is what convicted it. " code { "cargo run --release --locked -- flaws --check" } " does it again." }
         div.wide { table {
             thead { tr {
                 th scope="col" { "flaw" }
