@@ -16,7 +16,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use durable_admission::{Admission, Allowance, Limits, Request, SharedStore, Store};
+use durable_admission::{Admission, Allowance, Limits, OpenOptions, Request, SharedStore, Store};
 use rusqlite::Connection;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -195,7 +195,7 @@ fn processes(place: &Path) -> Outcome<()> {
     say("admit, one process", &ones);
     say("admit, twelve processes in sum", &twelves);
     compare("twelve processes / one, in rate", &ones, &twelves);
-    println!("  no lock error below the busy timeout");
+    println!("  no lock error within a busy timeout of 60 s");
     Ok(())
 }
 
@@ -431,7 +431,8 @@ impl Drop for Process {
 }
 
 fn process_work(path: &Path, count: usize, prefix: &str) -> Outcome<()> {
-    let mut store = Store::open(path, &LIMITS)?;
+    // SQLite's waiting is not fair: under a slow disk one of twelve may wait for longer than the default.
+    let mut store = Store::open_with(path, &LIMITS, OpenOptions { busy_timeout: Duration::from_secs(60) })?;
     println!("ready");
     if std::io::stdin().lines().next().is_none() {
         return Ok(());

@@ -18,6 +18,9 @@ const FRAME_BYTES: usize = 4096 + 24;
 /// The least that the program can be started for; with it, it opens no store.
 const START_ONLY: &str = "--version";
 
+/// The least that can be started at all.
+const LEAST_PROGRAM: &str = "true";
+
 /// Neither pass nor fail, as in the harness.
 const NOT_MEASURED: u8 = 3;
 
@@ -41,19 +44,24 @@ fn measure() -> Result<String, String> {
         return Err(format!("{} is not there; run scripts/floor, which builds it", program.display()));
     }
     let calls = Calls::of(&program)?;
-    let (mut checks, mut floors) = (Vec::new(), Vec::new());
+    let (mut checks, mut floors, mut bare) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         checks.push(timed(|| succeed(Command::new(&program).arg("--check")))?);
-        floors.push(timed(|| calls.repeat(&program))?);
+        floors.push(timed(|| calls.repeat(Command::new(&program).arg(START_ONLY)))?);
+        bare.push(timed(|| calls.repeat(&mut Command::new(LEAST_PROGRAM)))?);
     }
-    let (check, floor) = (median(checks), median(floors));
+    let (check, floor, bare) = (median(checks), median(floors), median(bare));
+    let line = |of: &str, floor: Duration| {
+        let ratio = check.as_secs_f64() / floor.as_secs_f64();
+        format!("{ratio:.2} times {:.1} ms, with starts of {of}", milliseconds(floor))
+    };
     Ok(format!(
-        "--check {:.1} ms, its floor {:.1} ms ({} process starts, {} syncs; medians of {ROUNDS} rounds in turn): ratio {:.2}",
+        "--check takes {:.1} ms, against {} process starts and {} syncs (medians of {ROUNDS} rounds in turn):\n{}\n{}",
         milliseconds(check),
-        milliseconds(floor),
         calls.starts,
         calls.syncs,
-        check.as_secs_f64() / floor.as_secs_f64()
+        line("this program", floor),
+        line(LEAST_PROGRAM, bare)
     ))
 }
 
@@ -80,9 +88,9 @@ impl Calls {
     }
 
     /// Nothing but these calls, one after the other.
-    fn repeat(&self, program: &Path) -> Result<(), String> {
+    fn repeat(&self, start: &mut Command) -> Result<(), String> {
         for _ in 0..self.starts {
-            succeed(Command::new(program).arg(START_ONLY))?;
+            succeed(start)?;
         }
         let scratch = Scratch::new("syncs");
         let append_and_sync = || {

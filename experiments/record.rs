@@ -6,12 +6,13 @@ use durable_admission::{LEASE_TICKS, Limits, Snapshot, Token, Usage};
 use serde::{Serialize, Serializer};
 
 /// Raised when the shape of the file changes.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 #[derive(Serialize)]
 pub struct Results {
     format: u32,
     protocol: Protocol,
+    words: Words,
     #[serde(serialize_with = "in_order")]
     pub groups: Vec<(&'static str, Group)>,
 }
@@ -29,9 +30,8 @@ impl Results {
                     payload_bytes: limits.payload_bytes,
                 },
                 lease_ticks: LEASE_TICKS,
-                usage: "[count, bytes] of the outstanding tasks after the step: of all tenants, then of each that holds some",
-                payload: "text, repeated so many times, and its length in UTF-8 bytes",
             },
+            words: WORDS,
             groups,
         }
     }
@@ -41,9 +41,41 @@ impl Results {
 struct Protocol {
     limits: RecordedLimits,
     lease_ticks: i64,
-    usage: &'static str,
-    payload: &'static str,
 }
+
+/// For a reader who has only this file.
+#[derive(Serialize)]
+struct Words {
+    usage: &'static str,
+    tenants: &'static str,
+    payload: &'static str,
+    because: &'static str,
+    tick: &'static str,
+    token: &'static str,
+    generation: &'static str,
+    lease: &'static str,
+    dies_at: &'static str,
+    written: &'static str,
+    wal_left_to_recover: &'static str,
+    processes: &'static str,
+    end: &'static str,
+}
+
+const WORDS: Words = Words {
+    usage: "[count, payload bytes] of the outstanding tasks (queued, inflight, quarantined) after the step",
+    tenants: "the usage of each tenant that holds some; where a race decides which, tenants_holding says how many do",
+    payload: "text, repeated so many times, and its whole length in UTF-8 bytes",
+    because: "why a budget refused: used + needed is over limit",
+    tick: "the caller's logical clock; a verb that is given one stores it, with all else that its transaction writes",
+    token: "request id and generation: the right to report on one claim",
+    generation: "raised by each claim and each redrive; 0 means that nobody ever claimed the task",
+    lease: "the tick at which the claim runs out",
+    dies_at: "the process ends itself here, in the middle of the verb, by exit code 73; found is what a fresh connection sees",
+    written: "tables that the verb had changed when it died; not_yet_written: those it would have changed after that",
+    wal_left_to_recover: "frames: the dead process left committed changes in the write-ahead log alone; nothing: it left no log",
+    processes: "so many processes, each with the store open, are let go together once all of them are ready",
+    end: "what a fresh connection sees after the last step",
+};
 
 #[derive(Serialize)]
 struct RecordedLimits {

@@ -1,7 +1,10 @@
 //! The judge's own trial: every field of a frozen file is spoiled in turn, and the judge has to name it.
 
 use std::collections::BTreeMap;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use thiserror::Error;
 
@@ -24,14 +27,14 @@ const SHOWN: usize = 20;
 /// If the file is not readable, or the run does not agree with it before anything is spoiled.
 pub fn self_test(job: &dyn Job, path: &Path) -> Result<Trial, NoTrial> {
     let original = load(path, job.subject())?;
-    let names = job.names();
+    let (subject, names) = (job.subject(), job.names());
     let progress = Progress::new(names.len() as u64);
     let played = job.play(&names, &progress);
     progress.finish();
     let Played { document, seen } = played?;
     let judged = |baseline: &Document| {
         let seen = seen.iter().map(|seen| Seen { run: Run::Measured, ..seen.clone() }).collect();
-        judge(job.subject(), path.to_string_lossy(), Scope::Whole, baseline, &document, seen)
+        judge(subject, path.to_string_lossy(), Scope::Whole, baseline, &document, seen)
     };
     for entry in &seen {
         match &entry.run {
@@ -43,15 +46,32 @@ pub fn self_test(job: &dyn Job, path: &Path) -> Result<Trial, NoTrial> {
     if judged(&original).verdict() != Verdict::Pass {
         return Err(NoTrial::Disagrees { path: path.to_path_buf() });
     }
-    let mut trial = Trial::default();
-    for tamper in tampers(&original, job.subject()) {
-        let text = canonical(tamper.document.root());
-        let verdict = Document::read(text.as_bytes())
-            .map_err(|error| error.to_string())
-            .and_then(|spoiled| convicted(&tamper, &judged(&spoiled)));
-        *trial.tampers.entry(tamper.deed.name()).or_default() += 1;
-        trial.acquitted.extend(verdict.err());
-    }
+    let tampers = Mutex::new(tampers(&original, subject).enumerate());
+    let next = || tampers.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let sentences = Mutex::new(Vec::new());
+    let counted = Mutex::new(BTreeMap::new());
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(|| {
+                while let Some((number, tamper)) = next() {
+                    let text = canonical(tamper.document.root());
+                    let verdict = Document::read(text.as_bytes())
+                        .map_err(|error| error.to_string())
+                        .and_then(|spoiled| convicted(&tamper, &judged(&spoiled)));
+                    *counted.lock().unwrap_or_else(PoisonError::into_inner).entry(tamper.deed.name()).or_default() += 1;
+                    if let Err(sentence) = verdict {
+                        sentences.lock().unwrap_or_else(PoisonError::into_inner).push((number, sentence));
+                    }
+                }
+            });
+        }
+    });
+    let mut acquitted = sentences.into_inner().unwrap_or_else(PoisonError::into_inner);
+    acquitted.sort_unstable();
+    let trial = Trial {
+        tampers: counted.into_inner().unwrap_or_else(PoisonError::into_inner),
+        acquitted: acquitted.into_iter().map(|(_, sentence)| sentence).collect(),
+    };
     Ok(trial)
 }
 
@@ -67,7 +87,6 @@ pub enum NoTrial {
 }
 
 /// What the self-test came to.
-#[derive(Default)]
 pub struct Trial {
     /// How many of each kind were tried.
     tampers: BTreeMap<&'static str, usize>,

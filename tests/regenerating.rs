@@ -35,8 +35,8 @@ fn equal_is_not_written_and_a_difference_is_written_once() {
 #[test]
 fn values_are_compared_and_not_their_spelling() {
     // CRLF, no final newline, keys in another order.
-    let spelled = FROZEN.replace('\n', "\r\n").trim_end().replace("\"format\": 1,\r\n", "");
-    let spelled = format!("{},\r\n\"format\": 1}}", spelled.strip_suffix('}').unwrap().trim_end());
+    let spelled = FROZEN.replace('\n', "\r\n").trim_end().replace("\"format\": 2,\r\n", "");
+    let spelled = format!("{},\r\n\"format\": 2}}", spelled.strip_suffix('}').unwrap().trim_end());
     let place = Place::holding(&spelled);
     place.run(["--check", GROUP]).code(0);
     assert!(place.run([GROUP]).code(0).last_line().starts_with("UNCHANGED: "));
@@ -111,10 +111,10 @@ fn no_file_is_created_but_by_all_groups_at_once() {
 
 #[test]
 fn what_can_not_be_read_is_neither_checked_nor_replaced_and_nothing_is_played() {
-    let twice = FROZEN.replacen("\"format\": 1,", "\"format\": 1,\n  \"format\": 1,", 1);
+    let twice = FROZEN.replacen("\"format\": 2,", "\"format\": 2,\n  \"format\": 2,", 1);
     let torn = &FROZEN[..FROZEN.len() / 2];
     let marked = format!("\u{feff}{FROZEN}");
-    let rounded = FROZEN.replacen("\"format\": 1,", "\"format\": 18446744073709551617,", 1);
+    let rounded = FROZEN.replacen("\"format\": 2,", "\"format\": 18446744073709551617,", 1);
     let cases: [(&[u8], &str); 9] = [
         (b"", "the text is empty"),
         (b"{}", "there is no object at /groups"),
