@@ -9,6 +9,7 @@ use crate::baseline::show::visible;
 /// Sums over a sweep's rows, of the figures that sweeps have in common. `None` where it does not count such a thing.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Totals {
+    pub rounds: Option<i64>,
     pub points: Option<i64>,
     pub states: Option<i64>,
     pub images: Option<i64>,
@@ -20,6 +21,7 @@ impl Totals {
     pub fn of(sweep: &Node) -> Totals {
         let total = |figure| total(sweep, figure);
         Totals {
+            rounds: total("rounds"),
             points: total("points"),
             states: total("states"),
             images: total("images"),
@@ -28,6 +30,9 @@ impl Totals {
         }
     }
 }
+
+/// A table of more columns of figures than these stands on its side.
+const WIDEST: usize = 14;
 
 /// The name of a row that is the sum of its neighbours.
 const ALL: &str = "all";
@@ -128,7 +133,7 @@ fn table(name: &str, rows: &[Row<'_>]) -> Block {
         other => other.to_owned(),
     };
     let head = (0..depth).map(|level| if level == 0 { first.clone() } else { "form".to_owned() });
-    let head = head.chain(columns.iter().map(|column| (*column).clone())).collect();
+    let head: Vec<String> = head.chain(columns.iter().map(|column| (*column).clone())).collect();
     let rows = rows.iter().zip(&cells).map(|((path, _), cells)| {
         let names = (0..depth).map(|level| path.get(level).cloned().unwrap_or_default());
         let value = |column: &String| {
@@ -136,7 +141,19 @@ fn table(name: &str, rows: &[Row<'_>]) -> Block {
         };
         names.chain(columns.iter().map(|column| value(column))).collect()
     });
-    Block::Table { head, rows: rows.collect() }
+    match depth == 1 && columns.len() > WIDEST {
+        true => turned(head, rows.collect()),
+        false => Block::Table { head, rows: rows.collect() },
+    }
+}
+
+/// With its columns as rows, so that it fits on a page.
+fn turned(head: Vec<String>, rows: Vec<Vec<String>>) -> Block {
+    let mut turned = head.into_iter().enumerate().map(|(index, name)| {
+        let values = rows.iter().map(|row| row.get(index).cloned().unwrap_or_default());
+        [name].into_iter().chain(values).collect()
+    });
+    Block::Table { head: turned.next().unwrap_or_default(), rows: turned.collect() }
 }
 
 fn cells(row: &Node) -> Vec<(String, String)> {
@@ -223,7 +240,7 @@ mod tests {
         let row = |states: i64| json!({"states": states, "lost": 0});
         let run = json!({"all": row(30), "by_verb": {"admit": row(10), "claim": row(20)}, "windows": 5});
         let figures = node(json!({"runs": {"each": run.clone(), "kept": run}}));
-        let totals = Totals { points: None, states: Some(60), images: None, lost: Some(0), broken: None };
+        let totals = Totals { rounds: None, points: None, states: Some(60), images: None, lost: Some(0), broken: None };
         assert_eq!(Totals::of(&figures), totals);
         let head = texts(&["verb", "lost", "states"]);
         let rows = vec![texts(&["admit", "0", "10"]), texts(&["claim", "0", "20"]), texts(&["all", "0", "30"])];
@@ -235,6 +252,18 @@ mod tests {
             ]
         };
         assert_eq!(blocks(&figures), [section("runs", vec![section("each", run()), section("kept", run())])]);
+    }
+
+    #[test]
+    fn a_table_too_wide_for_a_page_stands_on_its_side() {
+        let row: serde_json::Map<_, _> =
+            (10..10 + WIDEST + 1).map(|number| (format!("n{number}"), json!(number))).collect();
+        let Block::Table { head, rows } = &blocks(&node(json!({"scenes": {"a": row, "b": {"n11": 0}}})))[0] else {
+            panic!("no table");
+        };
+        assert_eq!(*head, texts(&["scenes", "a", "b"]));
+        assert_eq!(rows[..2], [texts(&["n10", "10", "–"]), texts(&["n11", "11", "0"])]);
+        assert_eq!(rows.len(), WIDEST + 1);
     }
 
     /// Nothing that a sweep freezes may be left out, however it is nested.

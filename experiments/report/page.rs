@@ -313,6 +313,7 @@ fn table_of_sweeps(document: &Document, part: Option<&Part>) -> Markup {
             thead { tr {
                 th scope="col" { "sweep" }
                 th scope="col" { "" (if part.is_some() { "result" } else { "state" }) }
+                th scope="col" { "rounds" }
                 th scope="col" { "points" }
                 th scope="col" { "states" }
                 th scope="col" { "images" }
@@ -324,7 +325,7 @@ fn table_of_sweeps(document: &Document, part: Option<&Part>) -> Markup {
                 @let totals = Totals::of(&sweep.node);
                 th scope="row" { (visible(&sweep.name)) }
                 td { (status(&sweep.name)) }
-                @for figure in [totals.points, totals.states, totals.images, totals.lost, totals.broken] { td.number { (said(figure)) } }
+                @for figure in [totals.rounds, totals.points, totals.states, totals.images, totals.lost, totals.broken] { td.number { (said(figure)) } }
                 td { (at(&sweep.node, &["shows"]).map(super::tree::said).unwrap_or_default()) }
             } } }
         } }

@@ -176,10 +176,11 @@ fn sweeps(sweeps: &Sweeps) -> Vec<String> {
         let totals = Totals::of(&sweep.node);
         let entry = part.and_then(|part| part.outcome.entries().iter().find(|entry| entry.name == sweep.name));
         let result = entry.map_or_else(|| "frozen, not run now".to_owned(), |entry| status_word(&entry.status));
-        let figures = [totals.points, totals.states, totals.images, totals.lost, totals.broken].map(figure);
+        let figures =
+            [totals.rounds, totals.points, totals.states, totals.images, totals.lost, totals.broken].map(figure);
         [plain(&sweep.name), result].into_iter().chain(figures).collect()
     });
-    table(&["sweep", "result", "points", "states", "images", "lost", "broken"], rows)
+    table(&["sweep", "result", "rounds", "points", "states", "images", "lost", "broken"], rows)
 }
 
 fn flaws(flaws: &Result<Document, String>) -> Vec<String> {
