@@ -159,6 +159,21 @@ pub enum Job {
         #[arg(long)]
         sweeps: bool,
     },
+    /// Drop each constraint, conjunct and order of the SQL in src/, try it, and compare what convicted each mutant with the frozen experiments/flaws/sql.json
+    ///
+    /// With --check, only that is played which convicted the mutant before.
+    SqlMutants {
+        /// Only these mutants (see --list); the others are neither made nor changed
+        #[arg(value_name = "MUTANT")]
+        names: Vec<String>,
+
+        /// Print the mutants, each as it is played, and build nothing
+        #[arg(long, conflicts_with_all = ["check", "names"])]
+        list: bool,
+
+        #[command(flatten)]
+        judging: Judging,
+    },
     /// Audit a store, also one in use: every invariant, and the usage ledger against what its tasks sum up to
     ///
     /// Reads only. Exit codes: 0 all holds, 1 something is broken, 2 no store that can be read.

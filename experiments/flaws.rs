@@ -3,6 +3,8 @@
 //!
 //! A flaw is a row of the table and `flaws/NAME.patch`, which begins with a line `Wrong:` and a line `Shipped by:`.
 
+pub mod sql;
+
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
@@ -23,7 +25,38 @@ use crate::process::{Child, Exit, NotMeasured, Start};
 use crate::progress::Progress;
 use crate::sweeps::SWEEPS;
 
-pub const FLAWS: [Flaw; 1] = [flaw!("capacity-before-identity")];
+pub const FLAWS: [Flaw; 30] = [
+    flaw!("capacity-before-identity"),
+    flaw!("refusal-binds-the-id"),
+    flaw!("conflict-ignores-the-tenant"),
+    flaw!("bytes-counted-as-characters"),
+    flaw!("capacity-read-outside-the-transaction"),
+    flaw!("intent-and-task-in-two-transactions"),
+    flaw!("answered-before-commit"),
+    flaw!("quarantined-not-counted"),
+    flaw!("room-given-back-at-claim"),
+    flaw!("lease-compared-with-less-than"),
+    flaw!("synchronous-normal"),
+    flaw!("resolve-without-the-fence"),
+    flaw!("cancel-of-a-claimed-one"),
+    flaw!("effect-committed-before-done"),
+    flaw!("redrive-admits-anew"),
+    flaw!("audit-only-integrity-check"),
+    flaw!("child-exits-1"),
+    flaw!("ledger-decremented-twice"),
+    flaw!("ledger-not-restored-on-rollback"),
+    flaw!("answered-before-the-groups-commit"),
+    flaw!("crossing-dropped"),
+    flaw!("boundary-moved-past-commit"),
+    flaw!("claim-by-due-then-sequence"),
+    flaw!("tick-stored-only-when-claimed"),
+    flaw!("replay-folds-case"),
+    flaw!("snapshot-in-several-transactions"),
+    flaw!("emptied-ledger-rows-deleted"),
+    flaw!("commit-error-swallowed"),
+    flaw!("limits-of-the-last-opener"),
+    flaw!("refusal-in-a-group-keeps-its-charge"),
+];
 
 pub struct Flaw {
     pub name: &'static str,
@@ -195,6 +228,10 @@ impl Workshop {
         Ok(Workshop { checkout: checkout.to_owned(), tree, target })
     }
 
+    fn copy_sources(&self) -> io::Result<()> {
+        mirror(&self.checkout, &self.tree)
+    }
+
     fn convict(&self, flaw: &Flaw, before: Option<&Convicted>, progress: &Progress) -> Result<Convicted, Stop> {
         let say = |what: &str| progress.note(|| format!("{}: {what}", flaw.name));
         say("building");
@@ -253,7 +290,7 @@ impl Workshop {
                 ),
             })
         };
-        mirror(&self.checkout, &self.tree).map_err(told)?;
+        self.copy_sources().map_err(told)?;
         let patch = self.target.join("flaw.patch");
         fs::write(&patch, flaw.patch).map_err(told)?;
         let arguments: [OsString; 5] = [

@@ -51,6 +51,7 @@ use crate::baseline::emit::{emit, print};
 use crate::baseline::outcome::Verdict;
 use crate::baseline::show::visible;
 use crate::command_line::{CommandLine, Job, Judging};
+use crate::flaws::sql::SqlMutants;
 use crate::flaws::{Extent, FLAWS, Gallery};
 use crate::groups::GROUPS;
 use crate::job::{Order, carry_out};
@@ -96,6 +97,8 @@ fn main() -> ExitCode {
         }
         Some(Job::Flaws { list: true, .. }) => print(&table(FLAWS.iter().map(|flaw| (flaw.name, flaw.wrong())))),
         Some(Job::Flaws { names, judging, .. }) => try_flaws(&names, &judging),
+        Some(Job::SqlMutants { list: true, .. }) => list_sql_mutants(),
+        Some(Job::SqlMutants { names, judging, .. }) => try_sql_mutants(&names, &judging),
         None if command_line.list => print(&table(GROUPS.iter().map(|group| (group.name, group.shows)))),
         None => play_groups(&command_line),
     }
@@ -193,6 +196,34 @@ fn try_flaws(names: &[String], judging: &Judging) -> ExitCode {
     };
     let selected = FLAWS.iter().map(|flaw| flaw.name).filter(|name| names.iter().any(|named| named == name)).collect();
     carry_out_job(&Gallery { checkout, extent }, selected, FROZEN, judging)
+}
+
+fn list_sql_mutants() -> ExitCode {
+    match checkout::find().and_then(|checkout| SqlMutants::of(checkout, Extent::Everything)) {
+        Ok(mutants) => print(&table(mutants.mutants().iter().map(|mutant| (mutant.name, mutant.sentence.as_str())))),
+        Err(sentence) => complain(CANNOT, &sentence),
+    }
+}
+
+fn try_sql_mutants(names: &[String], judging: &Judging) -> ExitCode {
+    const FROZEN: &str = "experiments/flaws/sql.json";
+    let mutants = checkout::find().and_then(|checkout| {
+        let extent = match judging.check {
+            true => Extent::Frozen(judging.results.clone().unwrap_or_else(|| checkout.join(FROZEN))),
+            false => Extent::Everything,
+        };
+        SqlMutants::of(checkout, extent)
+    });
+    let mutants = match mutants {
+        Ok(mutants) => mutants,
+        Err(sentence) => return complain(CANNOT, &sentence),
+    };
+    let known = job::Job::names(&mutants);
+    if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
+        return complain(CANNOT, &format!("there is no SQL mutant {unknown:?}; --list names them all"));
+    }
+    let selected = known.into_iter().filter(|name| names.iter().any(|named| named == name)).collect();
+    carry_out_job(&mutants, selected, FROZEN, judging)
 }
 
 /// `frozen`: the file's path in the checkout.

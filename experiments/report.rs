@@ -45,6 +45,7 @@ const HEATS: usize = 5;
 const RESULTS: &str = "results.json";
 const SWEEPS: &str = "experiments/sweeps.json";
 const FLAWS: &str = "experiments/flaws/matrix.json";
+const SQL_MUTANTS: &str = "experiments/flaws/sql.json";
 
 /// Whether the sweeps are run, too.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,8 +58,7 @@ pub enum Reach {
 struct Report {
     groups: Part,
     sweeps: Sweeps,
-    /// The frozen matrix of flaws, or why there is none.
-    flaws: Result<Document, String>,
+    matrices: [Matrix; 2],
     heats: Vec<(&'static str, Heat)>,
     surroundings: Surroundings,
     /// Writes this report again.
@@ -76,6 +76,16 @@ enum Sweeps {
     Run(Part),
     /// Not run now: what is frozen of them, or why that can't be read.
     Frozen(Result<Document, String>),
+}
+
+/// What was convicted of being wrong, and by what: frozen, never run by a report.
+struct Matrix {
+    subject: Subject,
+    heading: &'static str,
+    /// Tries all of it again.
+    command: &'static str,
+    /// The frozen file, or why it can't be read.
+    frozen: Result<Document, String>,
 }
 
 /// Runs, judges, writes the three files into `folder`, and prints where they are and the verdict. The exit code is the
@@ -122,8 +132,21 @@ impl Report {
             Reach::Groups => "cargo run --release --locked -- report",
             Reach::GroupsAndSweeps => "cargo run --release --locked -- report --sweeps",
         };
-        let flaws = frozen(&checkout.join(FLAWS), baseline::FLAWS);
-        Report { groups, sweeps, flaws, heats, surroundings, command: command.to_owned() }
+        let matrices = [
+            Matrix {
+                subject: baseline::FLAWS,
+                heading: "Flaws",
+                command: "cargo run --release --locked -- flaws --check",
+                frozen: frozen(&checkout.join(FLAWS), baseline::FLAWS),
+            },
+            Matrix {
+                subject: baseline::SQL_MUTANTS,
+                heading: "SQL mutants",
+                command: "cargo run --release --locked -- sql-mutants --check",
+                frozen: frozen(&checkout.join(SQL_MUTANTS), baseline::SQL_MUTANTS),
+            },
+        ];
+        Report { groups, sweeps, matrices, heats, surroundings, command: command.to_owned() }
     }
 
     /// What was run now.

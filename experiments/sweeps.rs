@@ -11,7 +11,10 @@ pub mod teeth;
 pub mod fault;
 pub mod histories;
 pub mod nemesis;
+pub mod random;
 pub mod worker;
+pub mod group;
+pub mod tampered;
 
 mod aftermath;
 mod bench;
@@ -38,11 +41,17 @@ use crate::process::NotMeasured;
 use crate::progress::Progress;
 use ground::Ground;
 
-pub const SWEEPS: [Sweep; 7] = [
+pub const SWEEPS: [Sweep; 10] = [
     Sweep {
         name: "exhaustive",
         shows: "in every state of a small world every verb answers and leaves behind what the reference model says",
         run: exhaustive::sweep,
+        replay: Some(exhaustive::visit_on_request),
+    },
+    Sweep {
+        name: "random",
+        shows: "long random sequences with larger numbers answer and leave behind what the reference model says",
+        run: random::sweep,
         replay: None,
     },
     Sweep {
@@ -71,7 +80,7 @@ pub const SWEEPS: [Sweep; 7] = [
     },
     Sweep {
         name: "histories",
-        shows: "what twelve processes at once heard, some killed in the middle, and what is found afterwards has one order",
+        shows: "what twelve at once heard, some killed in the middle, and what is found afterwards, has one order in the model",
         run: histories::sweep,
         replay: None,
     },
@@ -79,6 +88,18 @@ pub const SWEEPS: [Sweep; 7] = [
         name: "nemesis",
         shows: "of all that twelve processes at once had heard when SIGKILL met them, round after round, nothing is lost",
         run: nemesis::sweep,
+        replay: None,
+    },
+    Sweep {
+        name: "group",
+        shows: "requests that share a commit hear, in the order in which they came, what each would have heard alone, and none before the COMMIT",
+        run: group::sweep,
+        replay: None,
+    },
+    Sweep {
+        name: "audit",
+        shows: "whatever invariant is broken by hand, the audit names it",
+        run: tampered::sweep,
         replay: None,
     },
 ];

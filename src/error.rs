@@ -9,7 +9,8 @@ use crate::limits::Limits;
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// What kept a verb from answering. Never an answer in disguise: except for [`Error::OutcomeUnknown`],
-/// nothing was changed, the stored tick included.
+/// nothing was changed, the stored tick included. A failed opening may leave a new store behind, or what the next
+/// opening makes one of.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -86,7 +87,8 @@ pub enum Error {
     /// The store contradicts itself or the protocol.
     #[error("the store is damaged: {0}; restore it from a backup")]
     Corrupt(String),
-    /// COMMIT failed. It may have happened all the same: ask again with the same id, which tells.
+    /// COMMIT failed. It may have happened all the same, and even come to light only when the store is opened again.
+    /// Asking again with the same id, or token, settles it; reading on the same connection does not.
     #[error("COMMIT failed and may have happened all the same ({0}); ask again with the same id to learn which")]
     OutcomeUnknown(#[source] Box<Error>),
     /// A shared handle's queue stayed full for as long as the caller was willing to wait. Not a full *budget*.

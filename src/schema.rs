@@ -40,7 +40,7 @@ CREATE TABLE task (
     CHECK ((state = 'inflight') = (lease IS NOT NULL)),
     CHECK (generation >= 1 OR state IN ('queued', 'cancelled')),
     CHECK (generation = 0 OR state <> 'cancelled'),
-    CHECK (CASE state WHEN 'queued' THEN due IS 0 WHEN 'inflight' THEN due IN (0, lease) ELSE due IS NULL END)
+    CHECK (CASE state WHEN 'queued' THEN due IS 0 WHEN 'inflight' THEN due IS 0 OR due IS lease ELSE due IS NULL END)
 ) STRICT;
 
 CREATE INDEX claimable ON task (due, sequence) WHERE due IS NOT NULL;

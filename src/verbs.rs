@@ -38,7 +38,7 @@ impl<O: Observer> Store<O> {
     ///
     /// # Errors
     /// A token or tick out of range, a tick moved back, a busy or failing store. After
-    /// [`Error::OutcomeUnknown`], [`Store::status`] tells.
+    /// [`Error::OutcomeUnknown`] ask again with the same token; if that is `stale`, [`Store::status`] tells.
     pub fn resolve(&mut self, token: &Token, tick: i64) -> Result<Resolution> {
         check_report(token, tick)?;
         self.write(|connection, _, observer| resolve(connection, observer, token, tick))
@@ -65,7 +65,8 @@ impl<O: Observer> Store<O> {
     /// Ends a task that nobody ever claimed (PROTOCOL, *cancel_unstarted*), and its room is free.
     ///
     /// # Errors
-    /// An id out of range, a busy or failing store. After [`Error::OutcomeUnknown`], [`Store::status`] tells.
+    /// An id out of range, a busy or failing store. After [`Error::OutcomeUnknown`] ask again; if that is
+    /// `not_cancelled`, [`Store::status`] tells.
     pub fn cancel_unstarted(&mut self, request_id: &str) -> Result<Cancellation> {
         check_identity("request id", request_id)?;
         self.write(|connection, _, _| cancel_unstarted(connection, request_id))

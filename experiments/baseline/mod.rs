@@ -54,3 +54,6 @@ pub const SWEEPS: Subject = Subject { member: "sweeps", one: "sweep", many: "swe
 
 /// `experiments/flaws/matrix.json`.
 pub const FLAWS: Subject = Subject { member: "flaws", one: "flaw", many: "flaws" };
+
+/// `experiments/flaws/sql.json`.
+pub const SQL_MUTANTS: Subject = Subject { member: "mutants", one: "SQL mutant", many: "SQL mutants" };

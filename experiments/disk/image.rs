@@ -188,15 +188,21 @@ impl Enumeration {
         [cuts].into_iter().chain(self.describe_at(image, image.latest_cut)).collect()
     }
 
-    /// How many unsynced operations before `cut` were not kept whole. `cut`: one that can leave the image.
+    /// How many unsynced operations before `cut` were not kept whole, and how many names not as they were. `cut`: one
+    /// that can leave the image.
     pub fn dropped_at(&self, image: &Image, cut: usize) -> usize {
         let window = &self.windows[image.id.window as usize];
+        let renamed = Role::ALL.into_iter().filter(|&role| {
+            let newest = window.names[role].iter().rfind(|candidate| candidate.entry.is_none_or(|entry| entry < cut));
+            newest.is_some_and(|newest| newest.inode != window.name(role, &image.recipe))
+        });
         let outcomes = window.operations.iter().zip(&image.recipe.outcomes);
-        outcomes
+        let torn = outcomes
             .filter(|(operation, outcome)| {
                 operation.entry < cut && window.shows(operation.inode, &image.recipe) && **outcome != Outcome::Whole
             })
-            .count()
+            .count();
+        renamed.count() + torn
     }
 
     /// As [`Enumeration::describe`], of the operations before one of the cuts that can leave the image.

@@ -8,7 +8,8 @@ use super::groups::{group, status_word};
 use super::not_claimed::{self, Piece, pieces};
 use super::surroundings::Tree;
 use super::tree::{at, grouped, items, members, said};
-use super::{Part, Report, Sweeps, crashes, in_short, races, word};
+use super::{Matrix, Part, Report, Sweeps, crashes, in_short, races, word};
+use crate::baseline::Subject;
 use crate::baseline::compare::Difference;
 use crate::baseline::outcome::{Entry, Status, Verdict};
 use crate::baseline::read::{Document, Node};
@@ -80,7 +81,7 @@ pub fn html(report: &Report) -> String {
                     }
                     section #races { h2 { "Races" } (races::races(&report.heats)) }
                     section #sweeps { h2 { "Sweeps" } (sweeps(&report.sweeps)) }
-                    section #flaws { h2 { "Flaws" } (flaws(&report.flaws)) }
+                    @for matrix in &report.matrices { section id=(matrix.subject.member) { h2 { (matrix.heading) } (self::matrix(matrix)) } }
                     section #not-claimed {
                         h2 { "Not claimed" }
                         ul { @for item in not_claimed::items() { li {
@@ -343,25 +344,29 @@ fn table_of_sweeps(document: &Document, part: Option<&Part>) -> Markup {
     }
 }
 
-fn flaws(flaws: &Result<Document, String>) -> Markup {
-    let Ok(document) = flaws else {
-        return html! { @if let Err(sentence) = flaws { p { "What is frozen can't be read: " (visible(sentence)) } } };
+fn matrix(matrix: &Matrix) -> Markup {
+    let document = match &matrix.frozen {
+        Ok(document) => document,
+        Err(sentence) => return html! { p { "What is frozen can't be read: " (visible(sentence)) } },
     };
-    let convicts = convicts(document);
+    let kinds = convicts(document, matrix.subject);
+    let all = document.entries(matrix.subject.member);
     html! {
-        p.frozen { b { "Frozen, not run now." } " Each is a small, plausible change to the library that is wrong; it was built, and tried, and \
-            this is what convicted it. " code { "cargo run --release --locked -- flaws --check" } " does it again." }
+        p.frozen {
+            b { "Frozen, not run now." } " Each of these " (all.len()) " is a small change to the library that is wrong; it was built, and "
+            "tried, and this is what convicted it. " code { (matrix.command) } " does it again."
+        }
         div.wide { table {
             thead { tr {
-                th scope="col" { "flaw" }
+                th scope="col" { (matrix.subject.one) }
                 th scope="col" { "what is wrong" }
-                @for kind in &convicts { th scope="col" { "convicted by " (visible(kind)) } }
+                @for kind in &kinds { th scope="col" { "convicted by " (visible(kind)) } }
             } }
-            tbody { @for flaw in document.entries("flaws") { tr {
-                th scope="row" { (visible(&flaw.name)) }
-                td { (at(&flaw.node, &["wrong"]).map(said).unwrap_or_default()) }
-                @for kind in &convicts {
-                    @let by = at(&flaw.node, &["convicted_by", kind]).map(items).unwrap_or_default();
+            tbody { @for entry in all { tr {
+                th scope="row" { (visible(&entry.name)) }
+                td { (fault(&entry.node)) }
+                @for kind in &kinds {
+                    @let by = at(&entry.node, &["convicted_by", kind]).map(items).unwrap_or_default();
                     td { @if by.is_empty() { "–" } @else { b { (by.len()) } ": " (by.iter().map(said).collect::<Vec<_>>().join(", ")) } }
                 }
             } } }
@@ -369,11 +374,21 @@ fn flaws(flaws: &Result<Document, String>) -> Markup {
     }
 }
 
+/// All that is told of an entry in words of its own.
+pub fn fault(entry: &Node) -> String {
+    let told =
+        members(entry).iter().filter(|member| member.name != "convicted_by").map(|member| match member.name.as_str() {
+            "wrong" => said(&member.node),
+            other => format!("{}: {}", visible(&other.replace('_', " ")), said(&member.node)),
+        });
+    told.collect::<Vec<_>>().join(" ")
+}
+
 /// Kinds of convictions, in the order in which they are first met.
-pub fn convicts(document: &Document) -> Vec<String> {
+pub fn convicts(document: &Document, subject: Subject) -> Vec<String> {
     let mut kinds: Vec<String> = Vec::new();
-    for flaw in document.entries("flaws") {
-        for kind in at(&flaw.node, &["convicted_by"]).map(members).unwrap_or_default() {
+    for entry in document.entries(subject.member) {
+        for kind in at(&entry.node, &["convicted_by"]).map(members).unwrap_or_default() {
             if !kinds.contains(&kind.name) {
                 kinds.push(kind.name.clone());
             }

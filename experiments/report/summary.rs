@@ -4,10 +4,10 @@ use super::figures::Totals;
 use super::groups::status_word;
 use super::page::{convicts, cut};
 use super::surroundings::Tree;
-use super::tree::{at, grouped, items, said};
-use super::{Report, Sweeps, crashes, in_short, not_claimed, races};
+use super::tree::{at, grouped, items};
+use super::{Matrix, Report, Sweeps, crashes, in_short, not_claimed, races};
 use crate::baseline::outcome::{Status, Verdict};
-use crate::baseline::read::{Document, Node};
+use crate::baseline::read::{Document, Member, Node};
 use crate::baseline::show::visible;
 use crate::baseline::write::on_one_line;
 
@@ -49,8 +49,10 @@ pub fn markdown(report: &Report) -> String {
     lines.extend(heading("Sweeps"));
     lines.extend(sweeps(&report.sweeps));
 
-    lines.extend(heading("Flaws"));
-    lines.extend(flaws(&report.flaws));
+    for matrix in &report.matrices {
+        lines.extend(heading(matrix.heading));
+        lines.extend(convicted(matrix));
+    }
 
     lines.extend(heading("What was compared"));
     lines.extend(compared(report));
@@ -183,26 +185,19 @@ fn sweeps(sweeps: &Sweeps) -> Vec<String> {
     table(&["sweep", "result", "rounds", "points", "states", "images", "lost", "broken"], rows)
 }
 
-fn flaws(flaws: &Result<Document, String>) -> Vec<String> {
-    let document = match flaws {
+/// What was convicted by how many; the page has the names.
+fn convicted(matrix: &Matrix) -> Vec<String> {
+    let document = match &matrix.frozen {
         Ok(document) => document,
         Err(sentence) => return vec![plain(sentence), String::new()],
     };
-    let kinds = convicts(document);
-    let heads: Vec<String> = kinds.iter().map(|kind| format!("convicted by {}", plain(kind))).collect();
-    let head: Vec<&str> = ["flaw (frozen, not run now)"].into_iter().chain(heads.iter().map(String::as_str)).collect();
-    let rows = document.entries("flaws").iter().map(|flaw| {
-        let by = kinds.iter().map(|kind| {
-            let names = at(&flaw.node, &["convicted_by", kind]).map(items).unwrap_or_default();
-            if names.is_empty() {
-                "–".to_owned()
-            } else {
-                plain(&names.iter().map(said).collect::<Vec<_>>().join(", "))
-            }
-        });
-        [plain(&flaw.name)].into_iter().chain(by).collect()
+    let all = document.entries(matrix.subject.member);
+    let kinds = convicts(document, matrix.subject).into_iter().map(|kind| {
+        let by = |entry: &&Member| at(&entry.node, &["convicted_by", &kind]).is_some_and(|by| !items(by).is_empty());
+        format!("{} by {}", all.iter().filter(by).count(), plain(&kind))
     });
-    table(&head, rows)
+    let kinds: Vec<String> = kinds.collect();
+    vec![format!("Frozen, not run now: of {} convicted {}.", all.len(), kinds.join(", ")), String::new()]
 }
 
 fn compared(report: &Report) -> Vec<String> {

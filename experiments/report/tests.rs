@@ -36,6 +36,10 @@ fn groups(name: &str, baseline: &Json, actual: &Json, run: Run) -> Part {
     part(baseline::GROUPS, name, baseline, actual, run)
 }
 
+fn matrix(frozen: Result<Document, String>) -> Matrix {
+    Matrix { subject: baseline::FLAWS, heading: "Flaws", command: "again", frozen }
+}
+
 fn report(groups: Part) -> Report {
     let surroundings = Surroundings {
         results: Some("5e".repeat(32)),
@@ -50,8 +54,9 @@ fn report(groups: Part) -> Report {
         cores: None,
     };
     let unread = || Err("there is no such file".to_owned());
-    let (sweeps, flaws) = (Sweeps::Frozen(unread()), unread());
-    Report { groups, sweeps, flaws, heats: Vec::new(), surroundings, command: "again".to_owned() }
+    let matrices = [matrix(unread()), matrix(unread())];
+    let sweeps = Sweeps::Frozen(unread());
+    Report { groups, sweeps, matrices, heats: Vec::new(), surroundings, command: "again".to_owned() }
 }
 
 fn texts(report: &Report) -> [String; 2] {
@@ -66,7 +71,7 @@ fn escaped(text: &str) -> String {
 #[test]
 fn markup_in_a_payload_a_tenant_or_any_name_is_text() {
     let figures = json!({"sweeps": {MARKUP: {"shows": MARKUP, MARKUP: {"deep": {"deeper": {MARKUP: MARKUP}}}}}});
-    let matrix = json!({"flaws": {MARKUP: {"wrong": MARKUP, "convicted_by": {MARKUP: [MARKUP]}}}});
+    let flaws = json!({"flaws": {MARKUP: {"wrong": MARKUP, "convicted_by": {MARKUP: [MARKUP]}}}});
     let lane = || Lane {
         request_id: MARKUP.to_owned(),
         tenant: MARKUP.to_owned(),
@@ -77,7 +82,7 @@ fn markup_in_a_payload_a_tenant_or_any_name_is_text() {
     for run in runs {
         let report = Report {
             sweeps: Sweeps::Frozen(Ok(document(&figures))),
-            flaws: Ok(document(&matrix)),
+            matrices: [matrix(Ok(document(&flaws))), matrix(Err(MARKUP.to_owned()))],
             heats: vec![("race", Heat { lanes: vec![lane(), lane()] })],
             ..report(groups(MARKUP, &story("other"), &story(MARKUP), run))
         };
@@ -178,6 +183,22 @@ fn figures_that_were_not_run_now_say_so() {
     for text in texts(&Report { sweeps: run, ..report(groups()) }) {
         assert!(text.contains("lost 0, broken 0 (in this run)"), "{text}");
     }
+}
+
+#[test]
+fn what_convicted_a_flaw_is_named_and_what_is_told_of_it_is_kept() {
+    let flaws = json!({"flaws": {
+        "one": {"wrong": "it lies.", "shipped_by": "a queue.", "convicted_by": {"groups": ["a", "b"], "sweeps": []}},
+        "two": {"equivalent": "nobody can tell."}}});
+    let groups = groups("a", &story("a"), &story("a"), Run::Measured);
+    let matrices = [matrix(Ok(document(&flaws))), matrix(Err("torn".to_owned()))];
+    let [html, markdown] = texts(&Report { matrices, ..report(groups) });
+    for told in
+        ["convicted by groups", "<b>2</b>: a, b", "it lies.", "shipped by: a queue.", "equivalent: nobody can tell."]
+    {
+        assert!(html.contains(told), "{told}");
+    }
+    assert!(markdown.contains("of 2 convicted 1 by groups, 0 by sweeps"), "{markdown}");
 }
 
 #[test]

@@ -14,13 +14,34 @@ use crate::disk::log::Role;
 use crate::disk::recorder::beside;
 use crate::process::NotMeasured;
 
-/// What stock SQLite makes of the files, on a copy: the library is to find them as they were left, and recover them by
-/// itself. Nobody may have them open. The inner error is a sentence: they are no store's that any sequence of verbs
-/// could have left.
+/// What stock SQLite makes of the files, and the audit of it, on a copy: the library is to find them as they were left, and
+/// recover them by itself. Nobody may have them open. The inner error is a sentence: they are no store's that any
+/// sequence of verbs could have left.
 ///
 /// # Errors
 /// Files that can't be copied.
+pub fn look_and_audit(path: &Path) -> Result<Result<Held, String>, NotMeasured> {
+    on_a_copy(path, |copy| {
+        let held = held_by(copy)?;
+        if held.is_some() {
+            audited(copy)?;
+        }
+        Ok(held)
+    })
+}
+
+/// As [`look_and_audit`], for where the audit comes later.
+///
+/// # Errors
+/// As [`look_and_audit`].
 pub fn look(path: &Path) -> Result<Result<Held, String>, NotMeasured> {
+    on_a_copy(path, held_by)
+}
+
+fn on_a_copy(
+    path: &Path,
+    look: impl FnOnce(&Path) -> Result<Held, String>,
+) -> Result<Result<Held, String>, NotMeasured> {
     let copy = path.with_file_name("copy.db");
     for role in Role::ALL {
         match fs::copy(beside(path, role), beside(&copy, role)) {
@@ -34,12 +55,7 @@ pub fn look(path: &Path) -> Result<Result<Held, String>, NotMeasured> {
             }
         }
     }
-    let found = held_by(&copy).and_then(|held| {
-        if held.is_some() {
-            audited(&copy)?;
-        }
-        Ok(held)
-    });
+    let found = look(&copy);
     // Closing took its log away.
     for role in Role::ALL {
         let _ = fs::remove_file(beside(&copy, role));
@@ -63,11 +79,11 @@ fn audited(path: &Path) -> Result<(), String> {
     if broken.is_empty() { Ok(()) } else { Err(format!("the audit says: {}", broken.join("; "))) }
 }
 
-/// Opens the store that was found to hold `found`, and asks again. The error is a sentence: a reply, or a state after
+/// Opens the store that was found to hold `found`, asks again, and audits. The error is a sentence: a reply, or a state after
 /// it, other than the model's.
 ///
 /// # Errors
-/// As [`look`].
+/// As [`look_and_audit`].
 pub fn ask_again(path: &Path, asked: &Asked, found: &Held) -> Result<Result<Held, String>, NotMeasured> {
     // A verb is asked of a store: one is created where there is none.
     let expected = Asked::Open.step(found).and_then(|(opened, _)| asked.step(&opened));
@@ -78,7 +94,7 @@ pub fn ask_again(path: &Path, asked: &Asked, found: &Held) -> Result<Result<Held
     if let Err(sentence) = replies(path, asked, &reply) {
         return Ok(Err(sentence));
     }
-    Ok(look(path)?.and_then(|held| match held == after {
+    Ok(look_and_audit(path)?.and_then(|held| match held == after {
         true => Ok(held),
         false => Err(format!("asked again it came to {}, not to {}", told(&held), told(&after))),
     }))

@@ -5,12 +5,12 @@
 
 use std::path::Path;
 
-use durable_admission::Store;
+use durable_admission::{self as library, Store};
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params_from_iter};
 
 use super::perform::{Said, library_limits, perform};
-use super::world::Subject;
+use super::world::{Subject, Trouble};
 use crate::model::{Answer, Error, Limits, Phase, Request, State, Task, Usage, Verb};
 
 pub struct Bench {
@@ -45,6 +45,33 @@ impl Bench {
         beside.execute_batch("PRAGMA foreign_keys = OFF; PRAGMA synchronous = OFF").map_err(unreadable)?;
         beside.set_prepared_statement_cache_capacity(64);
         Ok(Bench { store, beside, tables, seen: None })
+    }
+
+    /// By plain SQL, where no run of verbs gets.
+    ///
+    /// # Errors
+    /// What SQLite reports, and an id that is not there.
+    pub fn set_generation(&mut self, request_id: &str, generation: i64) -> Result<(), String> {
+        let set =
+            "UPDATE task SET generation = ?2 WHERE sequence = (SELECT sequence FROM intent WHERE request_id = ?1)";
+        // What it wrote itself is no commit of another in its eyes.
+        self.seen = None;
+        match self.beside.execute(set, (request_id, generation)) {
+            Ok(1) => Ok(()),
+            Ok(rows) => Err(format!("the generation of {request_id:?} stands in {rows} rows")),
+            Err(error) => Err(format!("the generation of {request_id:?} could not be set by plain SQL ({error})")),
+        }
+    }
+
+    /// The store anew; the second connection stays.
+    ///
+    /// # Errors
+    /// A sentence if it can't be opened again.
+    pub fn reopen(&mut self) -> Result<(), String> {
+        let path = self.store.path().to_owned();
+        let again = Store::open(&path, self.store.limits());
+        self.store = again.map_err(|error| format!("{}: can't be opened again ({error})", path.display()))?;
+        Ok(())
     }
 
     fn last_commit(&self) -> rusqlite::Result<i64> {
@@ -86,10 +113,11 @@ impl Subject for Bench {
         self.put_back(saved).map_err(|error| format!("a saved state could not be put back ({error})"))
     }
 
-    fn perform(&mut self, verb: &Verb) -> Result<Result<Answer, Error>, String> {
+    fn perform(&mut self, verb: &Verb) -> Result<Result<Answer, Error>, Trouble> {
         match perform(&mut self.store, verb) {
             Said::Heard(heard) => Ok(heard),
-            Said::Failed(error) => Err(format!("{verb:?} failed: {error}")),
+            Said::Failed(library::Error::Corrupt(damage)) => Err(Trouble::Damaged(damage)),
+            Said::Failed(error) => Err(Trouble::Machine(format!("{verb:?} failed: {error}"))),
         }
     }
 

@@ -1,9 +1,9 @@
 //! The whole of a small world, held against the real store.
 
-use super::Found;
 use super::bench::Bench;
 use super::ground::Ground;
 use super::world::{Failure, Summary, World, explore};
+use super::{Found, Replay};
 use crate::process::NotMeasured;
 
 pub fn sweep(ground: &Ground<'_>) -> Result<Found, NotMeasured> {
@@ -11,6 +11,22 @@ pub fn sweep(ground: &Ground<'_>) -> Result<Found, NotMeasured> {
         Ok(summary) => Found::new(&summary, Vec::new()),
         Err(Failure::Disagrees(disagreement)) => {
             Found::new(&Summary::default(), vec![Failure::Disagrees(disagreement).to_string()])
+        }
+        Err(Failure::NotMeasured(what)) => Err(NotMeasured { what }),
+    }
+}
+
+/// The larger world, which takes minutes, is a point of its own: `sweep exhaustive --point larger-world`.
+pub fn visit_on_request(ground: &Ground<'_>, point: &str) -> Result<Replay, NotMeasured> {
+    if point != "larger-world" {
+        return Ok(Replay::Unknown(format!("exhaustive has no point {point:?}; its only one is larger-world\n")));
+    }
+    match visit(ground, &World::large()) {
+        Ok(summary) => serde_json::to_string_pretty(&summary)
+            .map(|text| Replay::Legal(text + "\n"))
+            .map_err(|error| NotMeasured { what: error.to_string() }),
+        Err(Failure::Disagrees(disagreement)) => {
+            Ok(Replay::Convicted(format!("{}\n", Failure::Disagrees(disagreement))))
         }
         Err(Failure::NotMeasured(what)) => Err(NotMeasured { what }),
     }

@@ -109,6 +109,41 @@ pub struct Journey {
     pub marks: Marks,
 }
 
+/// Why there is no journey.
+#[derive(Debug)]
+pub enum Unrecorded {
+    /// The store did not answer as the model does, which convicts it.
+    Disagrees(String),
+    NotMeasured(NotMeasured),
+}
+
+impl From<NotMeasured> for Unrecorded {
+    fn from(error: NotMeasured) -> Self {
+        Unrecorded::NotMeasured(error)
+    }
+}
+
+impl From<Unrecorded> for NotMeasured {
+    fn from(why: Unrecorded) -> Self {
+        match why {
+            Unrecorded::Disagrees(what) => NotMeasured { what },
+            Unrecorded::NotMeasured(error) => error,
+        }
+    }
+}
+
+/// How a step went wrong.
+enum Amiss {
+    Disagrees(String),
+    Failed(String),
+}
+
+impl From<String> for Amiss {
+    fn from(why: String) -> Self {
+        Amiss::Failed(why)
+    }
+}
+
 /// How many steps were called and how many acknowledged at each cut of a log.
 #[derive(Clone)]
 pub struct Marks {
@@ -139,7 +174,7 @@ impl Journey {
     ///
     /// # Errors
     /// The run did not go as the model says, or could not be recorded.
-    pub fn record(ground: &Ground<'_>, connections: Connections) -> Result<Journey, NotMeasured> {
+    pub fn record(ground: &Ground<'_>, connections: Connections) -> Result<Journey, Unrecorded> {
         let path = ground.folder.database(connections.name())?;
         let not_recorded = |why: String| NotMeasured { what: format!("{}: no run to look at: {why}", path.display()) };
         let recorder = Recorder::new(&path, Plan::NOTHING).map_err(|error| not_recorded(error.to_string()))?;
@@ -151,9 +186,12 @@ impl Journey {
             driver.store = None;
             driven
         };
-        driven.map_err(not_recorded)?;
+        driven.map_err(|amiss| match amiss {
+            Amiss::Disagrees(what) => Unrecorded::Disagrees(format!("{}: {what}", connections.name())),
+            Amiss::Failed(why) => not_recorded(why).into(),
+        })?;
         if driver.recorder.open_files() > 0 {
-            return Err(not_recorded("a connection outlived its recording".to_owned()));
+            return Err(not_recorded("a connection outlived its recording".to_owned()).into());
         }
         let log = driver.recorder.log();
         Ok(Journey { connections, steps: driver.steps, states: driver.states, marks: Marks::of(&log), log })
@@ -180,7 +218,7 @@ struct Driver {
 }
 
 impl Driver {
-    fn drive(&mut self, connections: Connections) -> Result<(), String> {
+    fn drive(&mut self, connections: Connections) -> Result<(), Amiss> {
         let close_after_each = |driver: &mut Driver| match connections {
             Connections::Kept => Ok(()),
             Connections::OnePerVerb => driver.close(),
@@ -207,11 +245,14 @@ impl Driver {
     fn step(
         &mut self,
         step: Step,
-        take: impl FnOnce(&mut Driver) -> Result<(Option<State>, &'static str), String>,
-    ) -> Result<(), String> {
+        take: impl FnOnce(&mut Driver) -> Result<(Option<State>, &'static str), Amiss>,
+    ) -> Result<(), Amiss> {
         let number = self.steps.len() as u64;
         self.recorder.called(number);
-        let (state, answer) = take(self).map_err(|why| format!("{step}: {why}"))?;
+        let (state, answer) = take(self).map_err(|amiss| match amiss {
+            Amiss::Disagrees(why) => Amiss::Disagrees(format!("{step}: {why}")),
+            Amiss::Failed(why) => Amiss::Failed(format!("{step}: {why}")),
+        })?;
         self.recorder.acknowledged(number, answer);
         self.steps.push(step);
         self.states.push(state);
@@ -227,30 +268,31 @@ impl Driver {
         Ok(())
     }
 
-    fn perform(&mut self, verb: &Verb) -> Result<(Option<State>, &'static str), String> {
+    fn perform(&mut self, verb: &Verb) -> Result<(Option<State>, &'static str), Amiss> {
         if self.store.is_none() {
             self.open()?;
         }
-        let Some(store) = &mut self.store else { return Err("no store".to_owned()) };
+        let Some(store) = &mut self.store else { return Err("no store".to_owned().into()) };
         let before = self.states.last().cloned().flatten().unwrap_or_default();
         let (after, expected) =
             step(&FIXTURE, &before, verb).map_err(|error| format!("the model says {}", error.name()))?;
         match perform(store, verb) {
             Said::Heard(Ok(answer)) if answer == expected => Ok((Some(after), answer.name())),
-            other => Err(format!("{other:?}, and the model says {expected:?}")),
+            Said::Heard(heard) => Err(Amiss::Disagrees(format!("{heard:?}, and the model says {expected:?}"))),
+            Said::Failed(error) => Err(Amiss::Failed(error.to_string())),
         }
     }
 
-    fn close(&mut self) -> Result<(), String> {
+    fn close(&mut self) -> Result<(), Amiss> {
         self.step(Step::Close, |driver| match driver.store.take().map(Store::close) {
-            None => Err("was closed before".to_owned()),
-            Some(Err(error)) => Err(error.to_string()),
+            None => Err("was closed before".to_owned().into()),
+            Some(Err(error)) => Err(error.to_string().into()),
             Some(Ok(())) => Ok((driver.now(), "closed")),
         })
     }
 
     /// From a connection of the laboratory's own, beside the store's.
-    fn checkpoint(&mut self, checkpoint: Checkpoint) -> Result<(), String> {
+    fn checkpoint(&mut self, checkpoint: Checkpoint) -> Result<(), Amiss> {
         self.step(Step::Checkpoint(checkpoint), |driver| {
             write_back(&driver.path, checkpoint)?;
             Ok((driver.now(), "checkpointed"))
@@ -272,5 +314,42 @@ fn write_back(path: &Path, checkpoint: Checkpoint) -> Result<(), String> {
         [busy, in_wal, written_back] => {
             Err(format!("busy {busy}, {written_back} of {in_wal} frames were written back"))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::image::{Rule, enumerate};
+    use crate::disk::log::SyncPurpose;
+    use crate::progress::Progress;
+
+    const COARSE: Rule =
+        Rule { full_product: 32, subsets_up_to: 4, random_subsets: 4, damages: 16, storms: 4, seed: 73 };
+
+    /// Two folders with names of other lengths; other tests use SQLite meanwhile, so the salts may differ.
+    #[test]
+    fn two_runs_have_the_same_calls_and_the_same_counts() {
+        for connections in Connections::BOTH {
+            let [one, other] = [(); 2].map(|()| {
+                let ground = Ground::prepare("test", &Progress::Quiet).expect("a folder");
+                Journey::record(&ground, connections).expect("records")
+            });
+            assert_eq!(one.log.lines(), other.log.lines());
+            assert_eq!(enumerate(&one.log, &COARSE).counts, enumerate(&other.log, &COARSE).counts);
+        }
+    }
+
+    #[test]
+    fn a_kept_connection_sees_checkpoints_and_its_wal_begun_anew() {
+        let ground = Ground::prepare("test", &Progress::Quiet).expect("a folder");
+        let journey = Journey::record(&ground, Connections::Kept).expect("records");
+        let syncs = |wanted| {
+            let is = |entry: &&Entry| matches!(entry, Entry::Sync { purpose, .. } if *purpose == wanted);
+            journey.log.entries.iter().filter(is).count()
+        };
+        assert_eq!((syncs(SyncPurpose::Checkpoint), syncs(SyncPurpose::WalHeader)), (CHECKPOINTS.len() + 1, 4));
+        assert!(journey.log.entries.iter().any(|entry| matches!(entry, Entry::Truncate { len: 0, .. })));
+        assert_eq!(journey.marks.acknowledged.last(), Some(&journey.steps.len()));
     }
 }

@@ -11,7 +11,7 @@ use std::str::FromStr;
 use durable_admission::OpenOptions;
 use serde::{Serialize, Serializer};
 
-use super::aftermath::{ask_again, look, remove_folder_of};
+use super::aftermath::{ask_again, look_and_audit, remove_folder_of};
 use super::ground::Ground;
 use super::stage::{Asked, Left, Prepared, STAGES, Stage, lay_out, told};
 use super::{Found, Replay};
@@ -142,6 +142,9 @@ pub fn sweep(ground: &Ground<'_>) -> Result<Found, NotMeasured> {
         }
         figures.enter(measured.scene, row);
     }
+    if broken.is_empty() {
+        kept.iter().try_for_each(Measured::is_what_it_is_called)?;
+    }
     // The fewer calls a death needs the smaller a counterexample it is.
     broken.sort_by_key(|(at, _)| *at);
     Found::new(&figures, broken.into_iter().map(|(_, sentence)| sentence).collect())
@@ -200,11 +203,6 @@ fn measure(ground: &Ground<'_>, scene: Scene) -> Result<Result<Measured, String>
         return Err(NotMeasured { what: format!("{scene}: the child counted its calls without the answer's place") });
     };
     calls.remove(answered);
-    let before_answer = calls[..answered].iter();
-    if scene.form == Form::Checkpointing && !before_answer.clone().any(|call| call == "write of database") {
-        let what = format!("{scene}: COMMIT checkpoints nothing of a WAL of 1000 frames; make the log longer");
-        return Err(NotMeasured { what });
-    }
     Ok(Ok(Measured { scene, prepared, before_answer: answered as u64, calls }))
 }
 
@@ -214,6 +212,16 @@ impl Measured {
         let places =
             (1..=self.calls.len() as u64).flat_map(|at| [Side::Before, Side::After].map(|side| Place { at, side }));
         places.map(move |place| Point { scene, place })
+    }
+
+    /// Without a checkpoint before the answer its form would show nothing of its own.
+    fn is_what_it_is_called(&self) -> Result<(), NotMeasured> {
+        let mut before_answer = self.calls.iter().take(self.before_answer as usize);
+        if self.scene.form != Form::Checkpointing || before_answer.any(|call| call == "write of database") {
+            return Ok(());
+        }
+        let what = format!("{}: COMMIT checkpoints nothing of the long WAL; make it longer in stage.rs", self.scene);
+        Err(NotMeasured { what })
     }
 
     fn described(&self, at: u64) -> String {
@@ -259,7 +267,7 @@ impl Measured {
             let sentence = format!("{point}: {died}: {what}; again with: durable-admission sweep kill --point {point}");
             Outcome { fate, broken: Some(sentence) }
         };
-        let found = match look(path)? {
+        let found = match look_and_audit(path)? {
             Ok(found) => found,
             Err(what) => {
                 return Ok(convicted(Fate::Broken, format!("{what}; legal is {} or {}", told(before), told(after))));

@@ -1,8 +1,61 @@
 //! The model's verbs, asked of a real store, and what it says in the model's words.
 
-use durable_admission::{self as library, Observer, Store};
+use durable_admission::{self as library, Observer, SharedStore, Store};
 
 use crate::model::{Answer, Budget, Error, Full, Limits, Scope, Snapshot, Status, Token, Usage, Verb};
+
+/// The two kinds of store have the same verbs, and no trait in common.
+macro_rules! answer {
+    ($store:expr, $verb:expr) => {
+        answered(|| {
+            Ok(match $verb {
+                Verb::Admit(request) => {
+                    let asked = library::Request {
+                        request_id: &request.id,
+                        tenant: &request.tenant,
+                        payload: &request.payload,
+                    };
+                    match $store.admit(asked)? {
+                        library::Admission::Accepted => Answer::Accepted,
+                        library::Admission::Replay => Answer::Replay,
+                        library::Admission::Conflict => Answer::Conflict,
+                        library::Admission::Oversize { payload_bytes, limit } => {
+                            Answer::Oversize { payload_bytes, limit }
+                        }
+                        library::Admission::Full(full) => Answer::Full(said_full(full)),
+                    }
+                }
+                Verb::Claim { tick } => match $store.claim(*tick)? {
+                    Some(library::Claim { token, tenant, payload, lease }) => {
+                        let token = Token { request_id: token.request_id, generation: token.generation };
+                        Answer::Claimed { token, tenant, payload, lease }
+                    }
+                    None => Answer::Nothing,
+                },
+                Verb::Resolve { token, tick } => match $store.resolve(&library_token(token), *tick)? {
+                    library::Resolution::Done => Answer::Done,
+                    library::Resolution::Stale => Answer::Stale,
+                },
+                Verb::Quarantine { token, tick } => match $store.quarantine(&library_token(token), *tick)? {
+                    library::Quarantine::Quarantined => Answer::Quarantined,
+                    library::Quarantine::Stale => Answer::Stale,
+                },
+                Verb::Redrive { token } => match $store.redrive(&library_token(token))? {
+                    library::Redrive::Requeued => Answer::Requeued,
+                    library::Redrive::Stale => Answer::Stale,
+                },
+                Verb::CancelUnstarted { request_id } => match $store.cancel_unstarted(request_id)? {
+                    library::Cancellation::Cancelled => Answer::Cancelled,
+                    library::Cancellation::NotCancelled => Answer::NotCancelled,
+                },
+                Verb::Status { request_id } => {
+                    Answer::Status($store.status(request_id)?.map(|task| said_status(&task)))
+                }
+                Verb::Snapshot => Answer::Snapshot(said_snapshot($store.snapshot()?)),
+            })
+        })
+    };
+}
 
 /// What a real store said.
 #[derive(Debug)]
@@ -14,7 +67,16 @@ pub enum Said {
 }
 
 pub fn perform<O: Observer>(store: &mut Store<O>, verb: &Verb) -> Said {
-    match answer(store, verb) {
+    said(answer!(store, verb))
+}
+
+/// As [`perform`], by one of the threads that share a store.
+pub fn perform_shared<O: Observer>(store: &SharedStore<O>, verb: &Verb) -> Said {
+    said(answer!(store, verb))
+}
+
+fn said(answer: library::Result<Answer>) -> Said {
+    match answer {
         Ok(answer) => Said::Heard(Ok(answer)),
         Err(library::Error::Input { .. }) => Said::Heard(Err(Error::Input)),
         Err(library::Error::TickMovedBack { given, stored }) => {
@@ -35,45 +97,8 @@ pub fn library_limits(limits: &Limits) -> library::Limits {
     }
 }
 
-fn answer<O: Observer>(store: &mut Store<O>, verb: &Verb) -> library::Result<Answer> {
-    Ok(match verb {
-        Verb::Admit(request) => {
-            let asked =
-                library::Request { request_id: &request.id, tenant: &request.tenant, payload: &request.payload };
-            match store.admit(asked)? {
-                library::Admission::Accepted => Answer::Accepted,
-                library::Admission::Replay => Answer::Replay,
-                library::Admission::Conflict => Answer::Conflict,
-                library::Admission::Oversize { payload_bytes, limit } => Answer::Oversize { payload_bytes, limit },
-                library::Admission::Full(full) => Answer::Full(said_full(full)),
-            }
-        }
-        Verb::Claim { tick } => match store.claim(*tick)? {
-            Some(library::Claim { token, tenant, payload, lease }) => {
-                let token = Token { request_id: token.request_id, generation: token.generation };
-                Answer::Claimed { token, tenant, payload, lease }
-            }
-            None => Answer::Nothing,
-        },
-        Verb::Resolve { token, tick } => match store.resolve(&library_token(token), *tick)? {
-            library::Resolution::Done => Answer::Done,
-            library::Resolution::Stale => Answer::Stale,
-        },
-        Verb::Quarantine { token, tick } => match store.quarantine(&library_token(token), *tick)? {
-            library::Quarantine::Quarantined => Answer::Quarantined,
-            library::Quarantine::Stale => Answer::Stale,
-        },
-        Verb::Redrive { token } => match store.redrive(&library_token(token))? {
-            library::Redrive::Requeued => Answer::Requeued,
-            library::Redrive::Stale => Answer::Stale,
-        },
-        Verb::CancelUnstarted { request_id } => match store.cancel_unstarted(request_id)? {
-            library::Cancellation::Cancelled => Answer::Cancelled,
-            library::Cancellation::NotCancelled => Answer::NotCancelled,
-        },
-        Verb::Status { request_id } => Answer::Status(store.status(request_id)?.map(|task| said_status(&task))),
-        Verb::Snapshot => Answer::Snapshot(said_snapshot(store.snapshot()?)),
-    })
+fn answered(ask: impl FnOnce() -> library::Result<Answer>) -> library::Result<Answer> {
+    ask()
 }
 
 fn library_token(token: &Token) -> library::Token {

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::counterexample::{in_full, sentence, smallest};
 use super::ground::Ground;
-use super::journey::{Connections, Journey};
+use super::journey::{Connections, Journey, Unrecorded};
 use super::recovery::{Recovery, Swept, Verdict};
 use super::{Found, Replay};
 use crate::disk::image::{Coverage, ImageId, Rule, enumerate};
@@ -19,11 +19,19 @@ pub const RULE: Rule =
 
 pub fn sweep(ground: &Ground<'_>) -> Result<Found, NotMeasured> {
     // Recorded before any thread is at work: SQLite's random numbers are the process's.
-    let journeys = record_both(ground)?;
+    let recorded = Connections::BOTH.map(|connections| Journey::record(ground, connections));
     let mut figures = Figures { rule: RuleFigures::of(&RULE), ..Figures::default() };
     let mut broken = Vec::new();
-    for journey in &journeys {
-        let swept = Swept::over(ground, journey, &RULE)?;
+    for journey in recorded {
+        let journey = match journey {
+            Ok(journey) => journey,
+            Err(Unrecorded::Disagrees(what)) => {
+                broken.push(what);
+                continue;
+            }
+            Err(Unrecorded::NotMeasured(error)) => return Err(error),
+        };
+        let swept = Swept::over(ground, &journey, &RULE)?;
         broken.extend(convictions(&swept));
         figures.runs.insert(journey.connections.name(), RunFigures::of(&swept));
     }
@@ -65,8 +73,10 @@ pub fn replayed(
     }))
 }
 
-pub fn record_both(ground: &Ground<'_>) -> Result<Vec<Journey>, NotMeasured> {
-    Connections::BOTH.into_iter().map(|connections| Journey::record(ground, connections)).collect()
+/// The run with a kept connection, then the one with a connection for each verb.
+pub fn record_both(ground: &Ground<'_>) -> Result<[Journey; 2], NotMeasured> {
+    let [kept, one_per_verb] = Connections::BOTH.map(|connections| Journey::record(ground, connections));
+    Ok([kept?, one_per_verb?])
 }
 
 /// The smallest counterexample in full; then each request lost and each way to be broken, with its own smallest.

@@ -124,7 +124,7 @@ impl<'r> Recovery<'r> {
     }
 
     fn make_place(&self) -> Result<Place, NotMeasured> {
-        let folder = |name| {
+        let folder = |name| -> Result<PathBuf, NotMeasured> {
             let database = self.ground.folder.database(name)?;
             Ok(database.parent().map(Path::to_owned).unwrap_or_default())
         };
@@ -255,4 +255,64 @@ fn integrity(path: &Path) -> String {
 /// The steps of a run that are legal at a cut.
 pub fn legal_at(journey: &Journey, cut: usize) -> RangeInclusive<usize> {
     journey.marks.acknowledged[cut]..=journey.marks.called[cut]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::journey::Connections;
+    use super::*;
+    use crate::disk::log::Role;
+    use crate::progress::Progress;
+
+    /// A store in which the first step or two of the tour were taken, then `sql`, closed; as a disk.
+    fn made(ground: &Ground<'_>, verbs: usize, sql: &str) -> Disk {
+        let path = ground.folder.database("made").expect("a folder");
+        let mut store = Store::open(&path, &LIMITS).expect("opens");
+        for verb in super::super::tour::tour().iter().take(verbs) {
+            assert!(matches!(perform(&mut store, verb), Said::Heard(Ok(_))));
+        }
+        store.close().expect("closes");
+        Connection::open(&path).and_then(|beside| beside.execute_batch(sql)).expect("is changed");
+        let mut disk = Disk::default();
+        disk.files[Role::Database] = Some(fs::read(&path).expect("is there"));
+        disk
+    }
+
+    /// Steps are numbered from the making of the store: after two of them `one` is admitted.
+    #[test]
+    fn only_what_was_called_and_all_that_was_acknowledged_is_legal() {
+        let ground = Ground::prepare("test", &Progress::Quiet).expect("a folder");
+        let journey = Journey::record(&ground, Connections::Kept).expect("records");
+        let recovery = Recovery::new(&ground, &journey);
+        let judge =
+            |disk: &Disk, acknowledged, called| recovery.judge_disk(disk, acknowledged, called).expect("lays out");
+        let one_admitted = made(&ground, 1, "");
+        assert_eq!(judge(&one_admitted, 1, 2), Verdict::Legal { reached: 2 });
+        assert_eq!(judge(&one_admitted, 2, 2), Verdict::Legal { reached: 2 });
+        assert!(matches!(judge(&one_admitted, 3, 3), Verdict::Lost { reached: 2, lost: 2, .. }));
+        assert!(matches!(judge(&one_admitted, 1, 1), Verdict::Broken { why, .. } if why.contains("not called yet")));
+        assert_eq!(judge(&Disk::default(), 0, 1), Verdict::Legal { reached: 0 });
+        assert!(matches!(judge(&Disk::default(), 1, 1), Verdict::Lost { reached: 0, lost: 0, .. }));
+    }
+
+    #[test]
+    fn what_integrity_check_calls_sound_is_convicted_all_the_same() {
+        let ground = Ground::prepare("test", &Progress::Quiet).expect("a folder");
+        let journey = Journey::record(&ground, Connections::Kept).expect("records");
+        let recovery = Recovery::new(&ground, &journey);
+        for sql in [
+            "DELETE FROM task",
+            "UPDATE usage SET count = count + 1",
+            "UPDATE store SET tick = 1",
+            "UPDATE task SET generation = 1",
+        ] {
+            let disk = made(&ground, 1, sql);
+            match recovery.judge_disk(&disk, 0, journey.steps.len()).expect("lays out") {
+                Verdict::Broken { integrity, .. } => assert_eq!(integrity, "ok", "{sql}"),
+                other => panic!("{sql}: {other:?}"),
+            }
+        }
+    }
 }

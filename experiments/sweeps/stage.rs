@@ -56,8 +56,11 @@ pub enum Left {
     WithLongWal,
 }
 
-/// Frames in a long WAL: SQLite checkpoints from 1000 on.
+/// Frames in a long WAL: SQLite checkpoints from 1000 on, whatever their size.
 const LONG_WAL_FRAMES: usize = 1000;
+
+/// SQLite's smallest page, in bytes: a long WAL is copied some thousand times.
+const SMALL_PAGE: usize = 512;
 
 /// What a store may hold; `None` where nobody created one yet.
 pub type Held = Option<State>;
@@ -106,6 +109,10 @@ impl Stage {
 }
 
 fn play(prelude: &[Verb], left: Left, path: &Path) -> Result<Files, String> {
+    match left {
+        Left::AtRest | Left::ByDeath => {}
+        Left::WithLongWal => blank_with_small_pages(path).map_err(|error| error.to_string())?,
+    }
     let mut store = Store::open(path, &library_limits(&FIXTURE)).map_err(|error| error.to_string())?;
     for verb in prelude {
         match perform(&mut store, verb) {
@@ -115,8 +122,8 @@ fn play(prelude: &[Verb], left: Left, path: &Path) -> Result<Files, String> {
     }
     match left {
         Left::AtRest => store.close().map_err(|error| error.to_string())?,
-        Left::ByDeath => leave_log(store, path, 0).map_err(|error| error.to_string())?,
-        Left::WithLongWal => leave_log(store, path, LONG_WAL_FRAMES).map_err(|error| error.to_string())?,
+        Left::ByDeath => leave_log(store, path, 0)?,
+        Left::WithLongWal => leave_log(store, path, LONG_WAL_FRAMES)?,
     }
     let mut files = Files::default();
     for role in Role::ALL {
@@ -129,15 +136,31 @@ fn play(prelude: &[Verb], left: Left, path: &Path) -> Result<Files, String> {
     Ok(files)
 }
 
+/// A database without a table, as an initialisation that never came to its end leaves one.
+fn blank_with_small_pages(path: &Path) -> rusqlite::Result<()> {
+    Connection::open(path)?.execute_batch(&format!("PRAGMA page_size = {SMALL_PAGE}; PRAGMA journal_mode = WAL"))
+}
+
 /// Closes the store as a death would, with its log where it is, made longer by at least so many frames that come to nothing.
-fn leave_log(store: Store, path: &Path, frames: usize) -> rusqlite::Result<()> {
-    let last = Connection::open(path)?;
-    last.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-    last.execute_batch("PRAGMA wal_autocheckpoint = 0; PRAGMA synchronous = OFF")?;
+fn leave_log(store: Store, path: &Path, frames: usize) -> Result<(), String> {
+    let last = connection_that_keeps_the_log(path).map_err(|error| error.to_string())?;
+    store.close().map_err(|error| error.to_string())?;
+    lengthen_log(&last, frames).map_err(|error| error.to_string())
+}
+
+fn connection_that_keeps_the_log(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = Connection::open(path)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    connection.execute_batch("PRAGMA wal_autocheckpoint = 0; PRAGMA synchronous = OFF")?;
+    // It counts as a connection to the log only once it has read.
+    connection.query_row("SELECT count(*) FROM store", [], |_| Ok(()))?;
+    Ok(connection)
+}
+
+fn lengthen_log(connection: &Connection, frames: usize) -> rusqlite::Result<()> {
     for change in ["tick + 1", "tick - 1"].iter().cycle().take(frames.next_multiple_of(2)) {
-        last.prepare_cached(&format!("UPDATE store SET tick = {change}"))?.execute([])?;
+        connection.prepare_cached(&format!("UPDATE store SET tick = {change}"))?.execute([])?;
     }
-    drop(store);
     Ok(())
 }
 
@@ -275,6 +298,6 @@ mod tests {
         };
         assert_eq!(wal(Left::AtRest), 0);
         assert!(wal(Left::ByDeath) > 0);
-        assert!(wal(Left::WithLongWal) > LONG_WAL_FRAMES * 4096);
+        assert!(wal(Left::WithLongWal) > LONG_WAL_FRAMES * SMALL_PAGE);
     }
 }

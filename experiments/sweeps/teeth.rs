@@ -4,13 +4,13 @@
 //! the syncs that would not have been. That also holds for `synchronous=NORMAL` and `OFF`, which the library would not take:
 //! the disk's own tests record both settings and find the log of `FULL` less those syncs, line by line.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
 use super::counterexample::{sentence, smallest};
 use super::ground::Ground;
-use super::journey::{Connections, Journey, Step};
+use super::journey::{Journey, Step};
 use super::power::{RuleFigures, record_both, replayed};
 use super::recovery::{Recovery, Swept, Verdict};
 use super::{Found, Replay};
@@ -19,7 +19,8 @@ use crate::disk::log::{ByRole, Role};
 use crate::disk::wrong::WrongDisk;
 use crate::process::NotMeasured;
 
-/// One conviction is enough, so fewer images than in the sweep whose teeth these are.
+/// One conviction is enough, so one run will do, the one with a kept connection, and fewer images than in the sweep whose
+/// teeth these are.
 const RULE: Rule = Rule { full_product: 32, subsets_up_to: 4, random_subsets: 4, damages: 16, storms: 4, seed: 73 };
 
 struct Tooth {
@@ -88,48 +89,37 @@ const TEETH: [Tooth; 7] = [
 ];
 
 pub fn sweep(ground: &Ground<'_>) -> Result<Found, NotMeasured> {
-    let journeys = record_both(ground)?;
+    let [kept, closed] = &record_both(ground)?;
     let mut figures = Figures { rule: RuleFigures::of(&RULE), teeth: BTreeMap::new(), controls: BTreeMap::new() };
     let mut blunt = Vec::new();
     // Two teeth of one log are one sweep.
-    let mut known: BTreeMap<&[&str], BTreeMap<&'static str, RunFigures>> = BTreeMap::new();
-    let names: Vec<Vec<&str>> =
-        TEETH.iter().map(|tooth| tooth.disks.iter().map(|disk| disk.name()).collect()).collect();
-    for (tooth, disks) in TEETH.iter().zip(&names) {
-        let runs = match known.get(disks.as_slice()) {
-            Some(runs) => runs.clone(),
+    let mut known: BTreeMap<Vec<&str>, Convictions> = BTreeMap::new();
+    for tooth in &TEETH {
+        let disks: Vec<&str> = tooth.disks.iter().map(|disk| disk.name()).collect();
+        let convictions = match known.get(&disks) {
+            Some(convictions) => convictions.clone(),
             None => {
-                let mut runs = BTreeMap::new();
-                for journey in &journeys {
-                    let journey = wrong(journey, tooth);
-                    let swept = Swept::over(ground, &journey, &RULE)?;
-                    runs.insert(journey.connections.name(), RunFigures::of(&swept));
-                }
-                known.insert(disks, runs.clone());
-                runs
+                let journey = wrong(kept, tooth);
+                Convictions::of(&Swept::over(ground, &journey, &RULE)?)
             }
         };
-        blunt.extend(tooth.blunt(&runs));
-        figures.teeth.insert(tooth.name, ToothFigures { shows: tooth.shows, runs });
+        known.insert(disks, convictions.clone());
+        blunt.extend(tooth.blunt(&convictions));
+        figures.teeth.insert(tooth.name, ToothFigures { shows: tooth.shows, convictions });
     }
-    control(ground, &journeys, &mut figures, &mut blunt)?;
+    control(ground, kept, closed, &mut figures, &mut blunt)?;
     Found::new(&figures, blunt)
 }
 
-/// `point`: the tooth, the run, the image's id.
+/// `point`: the tooth, a slash, the image's id.
 pub fn replay(ground: &Ground<'_>, point: &str) -> Result<Replay, NotMeasured> {
-    let unknown =
-        || Replay::Unknown(format!("{point:?} is no point of this sweep; write one as in normal/kept/12.345"));
-    let mut words = point.split('/');
-    let (Some(tooth), Some(run), Some(id), None) = (words.next(), words.next(), words.next(), words.next()) else {
-        return Ok(unknown());
-    };
-    let (Some(tooth), Ok(id)) = (TEETH.iter().find(|row| row.name == tooth), id.parse::<ImageId>()) else {
-        return Ok(unknown());
-    };
-    let journeys = record_both(ground)?;
-    let Some(journey) = journeys.iter().find(|journey| journey.connections.name() == run) else { return Ok(unknown()) };
-    Ok(replayed(ground, &wrong(journey, tooth), &RULE, id, "teeth", point)?.unwrap_or_else(unknown))
+    let unknown = || Replay::Unknown(format!("{point:?} is no point of this sweep; write one as in normal/12.345"));
+    let named = point
+        .split_once('/')
+        .and_then(|(tooth, id)| Some((TEETH.iter().find(|row| row.name == tooth)?, id.parse::<ImageId>().ok()?)));
+    let Some((tooth, id)) = named else { return Ok(unknown()) };
+    let [kept, _] = &record_both(ground)?;
+    Ok(replayed(ground, &wrong(kept, tooth), &RULE, id, "teeth", point)?.unwrap_or_else(unknown))
 }
 
 fn wrong(journey: &Journey, tooth: &Tooth) -> Journey {
@@ -138,9 +128,8 @@ fn wrong(journey: &Journey, tooth: &Tooth) -> Journey {
 
 impl Tooth {
     /// A sentence if it was not convicted of what it does.
-    fn blunt(&self, runs: &BTreeMap<&'static str, RunFigures>) -> Option<String> {
-        let lost: u64 = runs.values().map(|run| run.lost).sum();
-        let broken: u64 = runs.values().map(|run| run.broken).sum();
+    fn blunt(&self, convictions: &Convictions) -> Option<String> {
+        let Convictions { lost, broken, .. } = *convictions;
         let (convicted, wanted) = match self.harm {
             Harm::LosesOnly => (lost > 0 && broken == 0, "requests lost and nothing broken"),
             Harm::Any => (lost + broken > 0, "requests lost or a store broken"),
@@ -162,11 +151,12 @@ struct Figures {
 #[derive(Serialize)]
 struct ToothFigures {
     shows: &'static str,
-    runs: BTreeMap<&'static str, RunFigures>,
+    #[serde(flatten)]
+    convictions: Convictions,
 }
 
 #[derive(Clone, Default, Serialize)]
-struct RunFigures {
+struct Convictions {
     states: u64,
     images: u64,
     legal: u64,
@@ -175,25 +165,26 @@ struct RunFigures {
     /// Of the lost and of the broken: those that `integrity_check` calls sound.
     lost_yet_sound: u64,
     broken_yet_sound: u64,
-    /// The first acknowledged request that any image lost.
+    /// How many acknowledged requests are the first to be missing from some image, and the first of all.
+    requests_lost: usize,
     first_lost: Option<String>,
     /// The conviction by the fewest dropped writes.
     smallest: Option<String>,
 }
 
-impl RunFigures {
-    fn of(swept: &Swept<'_>) -> RunFigures {
+impl Convictions {
+    fn of(swept: &Swept<'_>) -> Convictions {
         let journey = swept.journey;
         let counts = &swept.found.counts;
-        let mut figures = RunFigures { states: counts.tried, images: counts.distinct, ..RunFigures::default() };
-        let mut first_lost: Option<usize> = None;
+        let mut figures = Convictions { states: counts.tried, images: counts.distinct, ..Convictions::default() };
+        let mut requests = BTreeSet::new();
         for verdict in &swept.verdicts {
             match verdict {
                 Verdict::Legal { .. } => figures.legal += 1,
                 Verdict::Lost { lost, integrity, .. } => {
                     figures.lost += 1;
                     figures.lost_yet_sound += u64::from(integrity == SOUND);
-                    first_lost = Some(first_lost.map_or(*lost, |first| first.min(*lost)));
+                    requests.insert(*lost);
                 }
                 Verdict::Broken { integrity, .. } => {
                     figures.broken += 1;
@@ -201,9 +192,10 @@ impl RunFigures {
                 }
             }
         }
-        figures.first_lost = first_lost.map(|step| journey.steps[step].to_string());
-        figures.smallest = smallest(swept, |verdict| !matches!(verdict, Verdict::Legal { .. }))
-            .map(|(image, _)| format!("{}/{}", journey.connections.name(), image.id));
+        figures.requests_lost = requests.len();
+        figures.first_lost = requests.first().map(|&step| journey.steps[step].to_string());
+        figures.smallest =
+            smallest(swept, |verdict| !matches!(verdict, Verdict::Legal { .. })).map(|(image, _)| image.id.to_string());
         figures
     }
 }
@@ -213,15 +205,11 @@ const SOUND: &str = "ok";
 /// Three ways in which such a harness fools itself.
 fn control(
     ground: &Ground<'_>,
-    journeys: &[Journey],
+    kept: &Journey,
+    closed: &Journey,
     figures: &mut Figures,
     blunt: &mut Vec<String>,
 ) -> Result<(), NotMeasured> {
-    let of = |connections| {
-        let found = journeys.iter().find(|journey| journey.connections == connections);
-        found.ok_or_else(|| NotMeasured { what: "a run was not recorded".to_owned() })
-    };
-    let (kept, closed) = (of(Connections::Kept)?, of(Connections::OnePerVerb)?);
     let mut freeze = |control, what, verdict: String| {
         figures.controls.entry(control).or_default().insert(what, verdict);
     };
@@ -257,9 +245,9 @@ fn control(
     }
 
     // `integrity_check` is content with any sound file.
-    let runs = || figures.teeth.values().flat_map(|tooth| tooth.runs.values());
-    let lost: u64 = runs().map(|run| run.lost_yet_sound).sum();
-    let broken: u64 = runs().map(|run| run.broken_yet_sound).sum();
+    let teeth = || figures.teeth.values().map(|tooth| &tooth.convictions);
+    let lost: u64 = teeth().map(|tooth| tooth.lost_yet_sound).sum();
+    let broken: u64 = teeth().map(|tooth| tooth.broken_yet_sound).sum();
     if lost == 0 || broken == 0 {
         blunt.push(format!(
             "integrity_check was content with {lost} lost and {broken} broken images; there should be some of each"
@@ -296,4 +284,38 @@ fn cut_before(journey: &Journey, wanted: impl Fn(&Step) -> bool) -> Result<usize
     let step = journey.steps.iter().position(wanted);
     let step = step.ok_or_else(|| NotMeasured { what: "the run has no such step".to_owned() })?;
     Ok(journey.marks.called.partition_point(|called| *called <= step) - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::progress::Progress;
+
+    #[test]
+    fn a_conviction_names_what_was_lost_and_its_point_plays_it_again() {
+        let ground = Ground::prepare("test", &Progress::Quiet).expect("a folder");
+        // The database and the WAL at the first commit: the header is synced, its frames are not.
+        match replay(&ground, "normal/3.23").expect("is measured") {
+            Replay::Convicted(text) => {
+                assert!(text.contains("init was acknowledged and is lost"), "{text}");
+                assert!(text.contains("durable-admission sweep teeth --point normal/3.23"), "{text}");
+            }
+            Replay::Legal(text) | Replay::Unknown(text) => panic!("{text}"),
+        }
+        for unknown in ["normal", "normal/3", "normal/3.99999999", "sharp/3.23", "normal/kept/3.23"] {
+            assert!(matches!(replay(&ground, unknown).expect("is measured"), Replay::Unknown(_)), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn a_tooth_that_convicts_of_nothing_or_of_too_much_is_blunt() {
+        let convicted = |lost, broken| Convictions { lost, broken, ..Convictions::default() };
+        let blunt = |harm, lost, broken| {
+            let tooth = Tooth { name: "tooth", shows: "", disks: &[], harm };
+            tooth.blunt(&convicted(lost, broken)).is_some()
+        };
+        assert!(blunt(Harm::LosesOnly, 0, 0) && blunt(Harm::LosesOnly, 1, 1) && !blunt(Harm::LosesOnly, 1, 0));
+        assert!(blunt(Harm::Any, 0, 0) && !blunt(Harm::Any, 1, 0) && !blunt(Harm::Any, 0, 1));
+        assert!(blunt(Harm::Breaks, 1, 0) && !blunt(Harm::Breaks, 0, 1));
+    }
 }

@@ -1,13 +1,14 @@
 //! A child process that performs mixed verbs, seeded, and tells each of its calls: one line before, one after.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread;
 
 use clap::{Args, ValueEnum};
-use durable_admission::{self as library, Boundary, Observer, Store};
+use durable_admission::{self as library, Allowance, Boundary, Limits, Observer, QueueOptions, Store};
 use serde::{Deserialize, Serialize};
 
-use super::perform::{Said, perform};
+use super::perform::{Said, perform, perform_shared};
 use crate::clock::now;
 use crate::dice::Dice;
 use crate::fixture;
@@ -22,25 +23,49 @@ pub struct Work {
     pub seed: u64,
     /// Which round this is: the ids that all workers of one round share begin with it.
     pub round: usize,
-    pub reads: Reads,
-    /// How many verbs; without it, until it is killed.
+    pub play: Play,
+    /// As many workers, each a thread; where there is more than one they share a store.
+    pub threads: usize,
+    /// How many verbs of each thread; without it, until the process is killed.
     pub verbs: Option<usize>,
 }
 
-/// Which of the reading verbs a worker uses.
+/// How the workers use the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Reads {
-    StatusAndSnapshot,
-    /// Where history is long and a snapshot too much to tell.
-    StatusOnly,
+pub enum Play {
+    /// Few ids and little room, so that they are in each other's way; every reading verb.
+    Crowded,
+    /// Many ids and room for all, so that most of what is asked is written. History gets long: no snapshots.
+    Roomy,
+}
+
+impl Play {
+    pub fn limits(self) -> Limits {
+        match self {
+            Play::Crowded => fixture::LIMITS,
+            Play::Roomy => Limits {
+                global: Allowance { count: 1_000_000, bytes: 1_000_000_000 },
+                tenant: Allowance { count: 1_000_000, bytes: 1_000_000_000 },
+                ..fixture::LIMITS
+            },
+        }
+    }
+
+    /// Ids that are in play at one time.
+    fn ids(self) -> usize {
+        match self {
+            Play::Crowded => 6,
+            Play::Roomy => 200,
+        }
+    }
 }
 
 impl Work {
     pub fn arguments(&self) -> Vec<String> {
-        let reads = self.reads.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+        let play = self.play.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
         let mut arguments = vec!["child".to_owned(), "work".to_owned(), self.parent.to_string()];
         arguments.push(self.store.to_string_lossy().into_owned());
-        arguments.extend([self.seed.to_string(), self.round.to_string(), reads]);
+        arguments.extend([self.seed.to_string(), self.round.to_string(), play, self.threads.to_string()]);
         arguments.extend(self.verbs.map(|verbs| verbs.to_string()));
         arguments
     }
@@ -63,31 +88,50 @@ pub enum Event {
     Finished,
 }
 
+/// A line: which thread of the process, and what it tells.
+pub type Line = (usize, Event);
+
 /// In the child.
 ///
 /// # Errors
 /// What opening, closing or a first look reports.
 pub fn work(work: &Work) -> library::Result<()> {
     process::child_started(work.parent);
-    let store = Store::open(&work.store, &fixture::LIMITS)?;
-    let mut store = store.observed_by(Dawdler(Dice::new(work.seed)));
-    let mut worker = Worker {
-        dice: Dice::new(work.seed),
-        round: work.round,
-        reads: work.reads,
-        performed: 0,
-        tick: store.snapshot()?.tick,
-        claimed: Vec::new(),
-        quarantined: Vec::new(),
-    };
+    let store = Store::open(&work.store, &work.play.limits())?;
+    let mut dice = Dice::new(work.seed);
+    let mut store = store.observed_by(Dawdler(Dice::new(dice.next())));
+    let tick = store.snapshot()?.tick;
+    let mut workers: Vec<Worker> = (0..work.threads.max(1))
+        .map(|thread| Worker {
+            thread,
+            dice: Dice::new(dice.next()),
+            round: work.round,
+            play: work.play,
+            performed: 0,
+            tick,
+            claimed: Vec::new(),
+            quarantined: Vec::new(),
+        })
+        .collect();
     process::await_go();
-    while work.verbs.is_none_or(|verbs| worker.performed < verbs) {
-        // On few cores one process would be through before the next has begun.
-        thread::yield_now();
-        worker.perform_one(&mut |verb| perform(&mut store, verb));
+    match workers.as_mut_slice() {
+        [alone] => {
+            alone.perform_all(work.verbs, &mut |verb| perform(&mut store, verb));
+            tell(0, &Event::Finished);
+            store.close()
+        }
+        workers => {
+            let shared = store.shared(QueueOptions::default())?;
+            thread::scope(|scope| {
+                for worker in workers {
+                    let shared = shared.clone();
+                    scope.spawn(move || worker.perform_all(work.verbs, &mut |verb| perform_shared(&shared, verb)));
+                }
+            });
+            tell(0, &Event::Finished);
+            shared.close()
+        }
     }
-    tell(&Event::Finished);
-    store.close()
 }
 
 /// Lets others run while it holds the write lock, now and then: on few cores they would hardly meet otherwise.
@@ -101,17 +145,18 @@ impl Observer for Dawdler {
     }
 }
 
-fn tell(event: &Event) {
-    match serde_json::to_string(event) {
+fn tell(thread: usize, event: &Event) {
+    match serde_json::to_string(&(thread, event)) {
         Ok(line) => process::tell_parent(&line),
         Err(error) => process::tell_parent(&format!("error: {event:?} is no JSON: {error}")),
     }
 }
 
 struct Worker {
+    thread: usize,
     dice: Dice,
     round: usize,
-    reads: Reads,
+    play: Play,
     performed: usize,
     /// The latest tick that it knows of.
     tick: i64,
@@ -120,13 +165,18 @@ struct Worker {
     quarantined: Vec<Token>,
 }
 
-/// Ids that are in play at one time; they are few, so that the processes meet.
-const IN_PLAY: usize = 6;
-
 impl Worker {
+    fn perform_all(&mut self, verbs: Option<usize>, perform: &mut impl FnMut(&Verb) -> Said) {
+        while verbs.is_none_or(|verbs| self.performed < verbs) {
+            // On few cores one process would be through before the next has begun.
+            thread::yield_now();
+            self.perform_one(perform);
+        }
+    }
+
     fn perform_one(&mut self, perform: &mut impl FnMut(&Verb) -> Said) {
         let verb = self.next_verb();
-        tell(&Event::Invokes { verb: verb.clone(), at: now() });
+        tell(self.thread, &Event::Invokes { verb: verb.clone(), at: now() });
         let said = perform(&verb);
         let at = now();
         self.performed += 1;
@@ -135,11 +185,11 @@ impl Worker {
                 self.learn(&verb, &result);
                 Event::Returns { result, at }
             }
-            Said::Failed(library::Error::Busy(_)) => Event::Busy,
+            Said::Failed(library::Error::Busy(_) | library::Error::QueueFull { .. }) => Event::Busy,
             Said::Failed(library::Error::Corrupt(error)) => Event::Damaged { error },
             Said::Failed(error) => Event::Failed { error: error.to_string() },
         };
-        tell(&event);
+        tell(self.thread, &event);
     }
 
     fn next_verb(&mut self) -> Verb {
@@ -151,9 +201,9 @@ impl Worker {
             15..16 => Verb::Redrive { token: self.quarantined.pop().unwrap_or_else(|| self.guessed_token()) },
             16..18 => Verb::CancelUnstarted { request_id: self.some_id().name() },
             18..19 => Verb::Status { request_id: self.some_id().name() },
-            _ => match self.reads {
-                Reads::StatusAndSnapshot => Verb::Snapshot,
-                Reads::StatusOnly => Verb::Status { request_id: self.some_id().name() },
+            _ => match self.play {
+                Play::Crowded => Verb::Snapshot,
+                Play::Roomy => Verb::Status { request_id: self.some_id().name() },
             },
         }
     }
@@ -196,12 +246,12 @@ impl Worker {
 
     fn some_id(&mut self) -> Id {
         if self.round > 0 && self.dice.one_in(12) {
-            return Id { round: self.dice.below(self.round), number: self.dice.below(IN_PLAY) };
+            return Id { round: self.dice.below(self.round), number: self.dice.below(self.play.ids()) };
         }
-        Id { round: self.round, number: self.performed / 4 + self.dice.below(IN_PLAY) }
+        Id { round: self.round, number: self.performed / 4 + self.dice.below(self.play.ids()) }
     }
 
-    fn some_request(&mut self) -> std::sync::Arc<Request> {
+    fn some_request(&mut self) -> Arc<Request> {
         let id = self.some_id();
         match self.dice.below(16) {
             0 => Request::new(&id.name(), "d", &id.payload()),

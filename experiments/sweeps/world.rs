@@ -124,14 +124,23 @@ pub trait Subject: Send {
     /// Performs one verb.
     ///
     /// # Errors
-    /// What the model doesn't know, such as a busy or failing disk: the sweep is then not measured.
-    fn perform(&mut self, verb: &Verb) -> Result<Result<Answer, Error>, String>;
+    /// What the model doesn't know.
+    fn perform(&mut self, verb: &Verb) -> Result<Result<Answer, Error>, Trouble>;
 
     /// All that it remembers. The inner error: it contradicts itself, which convicts it.
     ///
     /// # Errors
     /// As [`Subject::save`].
     fn whole_state(&mut self) -> Result<Result<State, String>, String>;
+}
+
+/// An error that the model doesn't know, with its sentence.
+#[derive(Debug)]
+pub enum Trouble {
+    /// The subject finds itself damaged, which convicts it.
+    Damaged(String),
+    /// Such as a busy or failing disk: the sweep is then not measured.
+    Machine(String),
 }
 
 /// What was visited. Pinned, so that the world can't shrink unseen.
@@ -157,7 +166,8 @@ pub struct Disagreement {
     /// From the empty store.
     pub path: Vec<Verb>,
     pub verb: Verb,
-    pub heard: Result<Answer, Error>,
+    /// The outer error: the subject's sentence on its own damage.
+    pub heard: Result<Result<Answer, Error>, String>,
     pub expected: Result<Answer, Error>,
     /// All that the subject remembers afterwards, or how it contradicts itself.
     pub found: Result<State, String>,
@@ -174,7 +184,10 @@ impl Display for Failure {
                 for verb in path.iter().chain([verb]) {
                     writeln!(out, "  {verb:?}")?;
                 }
-                writeln!(out, "  heard     {heard:?}")?;
+                match heard {
+                    Ok(heard) => writeln!(out, "  heard     {heard:?}")?,
+                    Err(damage) => writeln!(out, "  heard     that it is damaged: {damage}")?,
+                }
                 writeln!(out, "  expected  {expected:?}")?;
                 writeln!(out, "  found     {found:?}")?;
                 write!(out, "  expected  {expected_state:?}")
@@ -291,14 +304,22 @@ fn leave<S: Subject>(
             Ok((after, answer)) => (after, Ok(answer)),
             Err(error) => (before.clone(), Err(error)),
         };
-        let heard = subject.perform(verb).map_err(Failure::NotMeasured)?;
+        let heard = match subject.perform(verb) {
+            Ok(heard) => Ok(heard),
+            Err(Trouble::Damaged(sentence)) => Err(sentence),
+            Err(Trouble::Machine(why)) => return Err(Failure::NotMeasured(why)),
+        };
         let found = subject.whole_state().map_err(Failure::NotMeasured)?;
-        if heard != expected || found.as_ref() != Ok(&expected_state) {
-            let (path, verb) = (path_to(visits, verbs, index), verb.clone());
-            let disagreement = Disagreement { path, verb, heard, expected, found, expected_state };
-            return Err(Failure::Disagrees(Box::new(disagreement)));
+        match &heard {
+            Ok(answer) if *answer == expected && found.as_ref() == Ok(&expected_state) => {
+                *left.answers.entry(counted_as(answer)).or_default() += 1;
+            }
+            Ok(_) | Err(_) => {
+                let (path, verb) = (path_to(visits, verbs, index), verb.clone());
+                let disagreement = Disagreement { path, verb, heard, expected, found, expected_state };
+                return Err(Failure::Disagrees(Box::new(disagreement)));
+            }
         }
-        *left.answers.entry(counted_as(&heard)).or_default() += 1;
         if expected_state != *before {
             if !known.contains_key(&expected_state) {
                 left.new.push((number, expected_state, subject.save().map_err(Failure::NotMeasured)?));
@@ -320,7 +341,7 @@ fn path_to<Saved>(visits: &[Visit<Saved>], verbs: &[Verb], index: usize) -> Vec<
     path
 }
 
-fn counted_as(heard: &Result<Answer, Error>) -> String {
+pub fn counted_as(heard: &Result<Answer, Error>) -> String {
     match heard {
         Ok(answer @ Answer::Full(Full { budget, .. })) => format!("{} {budget:?}", answer.name()).to_lowercase(),
         Ok(answer) => answer.name().to_owned(),
@@ -354,7 +375,7 @@ mod tests {
             Ok(())
         }
 
-        fn perform(&mut self, verb: &Verb) -> Result<Result<Answer, Error>, String> {
+        fn perform(&mut self, verb: &Verb) -> Result<Result<Answer, Error>, Trouble> {
             let heard = (self.lie)(&self.limits, &self.state, verb)
                 .unwrap_or_else(|| model::step(&self.limits, &self.state, verb));
             Ok(heard.map(|(state, answer)| {
@@ -413,7 +434,7 @@ mod tests {
         match explored(&World::small(), lie) {
             Err(Failure::Disagrees(found)) => {
                 assert_eq!(found.path.len(), 2, "{:?}", found.path);
-                assert_eq!(found.heard, Ok(Answer::Conflict));
+                assert_eq!(found.heard, Ok(Ok(Answer::Conflict)));
                 assert_eq!(found.expected, Ok(Answer::Replay));
             }
             other => panic!("the lie was not found: {other:?}"),
@@ -428,7 +449,7 @@ mod tests {
             Some(Ok((after, answer)))
         };
         match explored(&World::small(), lie) {
-            Err(Failure::Disagrees(found)) => assert_eq!(found.heard, Ok(Answer::Requeued)),
+            Err(Failure::Disagrees(found)) => assert_eq!(found.heard, Ok(Ok(Answer::Requeued))),
             other => panic!("the lie was not found: {other:?}"),
         }
     }

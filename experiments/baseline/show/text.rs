@@ -103,7 +103,11 @@ impl<'o> Page<'o> {
             Status::Agrees | Status::Differs(_) => {}
             Status::Broken { sentences, .. } => {
                 for sentence in sentences {
-                    self.line(&format!("  broken: {}", visible(sentence)));
+                    // A counterexample has several lines.
+                    for (number, line) in sentence.lines().enumerate() {
+                        let margin = if number == 0 { "  broken: " } else { "    " };
+                        self.line(&format!("{margin}{}", visible(line)));
+                    }
                 }
             }
             Status::NotMeasured(why) => self.line(&format!("  {}", visible(why))),
