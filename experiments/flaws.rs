@@ -89,8 +89,8 @@ impl Flaw {
     }
 }
 
-/// Sweeps in which processes really race: what convicts a flaw there may not do so every time.
-const CHANCY: [&str; 2] = ["nemesis", "histories"];
+/// Sweeps in which processes or threads really race: what convicts a flaw there may not do so every time.
+const CHANCY: [&str; 3] = ["nemesis", "histories", "snapshot"];
 /// How often a run that rests on chance is played: all of them have to convict before it is frozen, one when it is checked.
 const TRIES: usize = 3;
 

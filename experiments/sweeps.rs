@@ -14,6 +14,8 @@ pub mod nemesis;
 pub mod random;
 pub mod worker;
 pub mod group;
+pub mod instant;
+pub mod limits;
 pub mod tampered;
 
 mod aftermath;
@@ -41,7 +43,7 @@ use crate::process::NotMeasured;
 use crate::progress::Progress;
 use ground::Ground;
 
-pub const SWEEPS: [Sweep; 10] = [
+pub const SWEEPS: [Sweep; 12] = [
     Sweep {
         name: "exhaustive",
         shows: "in every state of a small world every verb answers and leaves behind what the reference model says",
@@ -94,6 +96,18 @@ pub const SWEEPS: [Sweep; 10] = [
         name: "group",
         shows: "requests that share a commit hear, in the order in which they came, what each would have heard alone, and none before the COMMIT",
         run: group::sweep,
+        replay: None,
+    },
+    Sweep {
+        name: "snapshot",
+        shows: "a snapshot taken while another connection writes is one instant",
+        run: instant::sweep,
+        replay: None,
+    },
+    Sweep {
+        name: "limits",
+        shows: "opening again with any other limit is refused and changes nothing",
+        run: limits::sweep,
         replay: None,
     },
     Sweep {

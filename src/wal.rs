@@ -12,6 +12,9 @@ pub(crate) const KEPT_BYTES: &str = "8388608";
 /// A WAL of more pages has not started anew for a while: 16 MiB.
 const BOUND_PAGES: i64 = 4_000;
 
+/// To the next attempt where readers come and go.
+const PAGES_TO_NEXT_ATTEMPT: i64 = 1_000;
+
 /// Commits between two looks at the WAL's length; a look is one read of shared memory.
 const COMMITS_PER_LOOK: u32 = 64;
 
@@ -23,9 +26,10 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// The WAL starts anew when a writer finds all of it checkpointed and no reader in it. Automatic checkpoints
 /// see to the first; readers that overlap without a gap deny the second for ever. So a WAL over its bound is
 /// emptied by a checkpoint that holds back writers until the readers of old pages are gone, if that takes no
-/// longer than the patience. As long as one reader stays, nothing can bound the WAL: the next attempt is due
-/// when it has doubled, so that attempts cost less and less of the growth. What a reader made it grow to is
-/// cut back to the kept size by the first commit after it starts anew.
+/// longer than the patience. Where readers come and go, the next attempt is due soon. As long as one reader
+/// stays, nothing can bound the WAL: then it is due when the WAL has doubled, so that attempts cost less and
+/// less of the growth. What a reader made it grow to is cut back to the kept size by the first commit after it
+/// starts anew.
 ///
 /// All this happens before a transaction begins, and a failure is silent: it is no answer to any request.
 pub(crate) struct Wal {
@@ -47,13 +51,16 @@ impl Wal {
             return;
         }
         self.commits_until_look = COMMITS_PER_LOOK;
-        let Ok(pages) = checkpoint(connection, "PRAGMA wal_checkpoint(NOOP)") else { return };
+        let Ok(Length { pages, .. }) = checkpoint(connection, "PRAGMA wal_checkpoint(NOOP)") else { return };
         if pages <= BOUND_PAGES {
             self.attempt_at = BOUND_PAGES;
         } else if pages >= self.attempt_at {
             self.attempt_at = pages.saturating_mul(2);
-            if connection.busy_timeout(PATIENCE.min(self.busy_timeout)).is_ok() {
-                let _ = checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)");
+            if connection.busy_timeout(PATIENCE.min(self.busy_timeout)).is_ok()
+                && let Ok(left) = checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
+                && left.in_database > left.pages / 2
+            {
+                self.attempt_at = pages.saturating_add(PAGES_TO_NEXT_ATTEMPT);
             }
             // Fails only on a timeout that opening has refused.
             let _ = connection.busy_timeout(self.busy_timeout);
@@ -61,7 +68,13 @@ impl Wal {
     }
 }
 
-/// The WAL's length in pages.
-fn checkpoint(connection: &Connection, pragma: &str) -> rusqlite::Result<i64> {
-    connection.prepare_cached(pragma)?.query_row([], |row| row.get(1))
+/// Of the WAL, in pages.
+struct Length {
+    pages: i64,
+    /// Those that are in the database, too: as many as no reader keeps out of it.
+    in_database: i64,
+}
+
+fn checkpoint(connection: &Connection, pragma: &str) -> rusqlite::Result<Length> {
+    connection.prepare_cached(pragma)?.query_row([], |row| Ok(Length { pages: row.get(1)?, in_database: row.get(2)? }))
 }

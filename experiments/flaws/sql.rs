@@ -26,10 +26,28 @@ use crate::process::{Exit, NotMeasured};
 use crate::progress::Progress;
 
 /// Mutants that nothing can convict, each with why. One that is neither convicted nor in here is a hole in the harness.
-const EQUIVALENT: &[(&str, &str)] = &[];
+const EQUIVALENT: &[(&str, &str)] = &[
+    ("check_limits SELECT: without id = 1", "the table has one row, whose id a CHECK says is 1"),
+    (
+        "claim SELECT: without ORDER BY task.sequence",
+        "the index that finds what is due gives it in that order; any other order is convicted",
+    ),
+    ("claim SELECT: without LIMIT 1", "only the first row is asked for; the limit spares SQLite the rest"),
+    (
+        "held_by SELECT: without state = 'inflight'",
+        "only what is inflight has a lease, as a CHECK says, and a lease is asked for",
+    ),
+    (
+        "snapshot ORDER: without ORDER BY task.sequence",
+        "both tables are walked by their key, which is the sequence; any other order is convicted",
+    ),
+];
 
 /// The tests that break every constraint on purpose; the verbs never run into one.
 const TRIPWIRES: &str = "tripwires";
+
+/// The library's own tests, which look at the statements' plans. Asked last.
+const UNIT_TESTS: &str = "unit tests";
 
 /// What takes long and finds what the groups don't.
 const SWEEP: &str = "exhaustive";
@@ -41,7 +59,7 @@ const RACES: [&str; 2] = ["race-of-twelve-tenants", "race-of-one-tenant"];
 pub struct Mutant {
     /// Where it stands, and what is missing.
     pub name: &'static str,
-    /// What is missing, and from what.
+    /// What it is missing from.
     pub sentence: String,
     /// Of the schema, not of a verb.
     is_constraint: bool,
@@ -179,16 +197,18 @@ struct Bench<'j> {
     workshop: Workshop,
     program: Vec<u8>,
     tripwires: Vec<u8>,
+    unit_tests: Vec<u8>,
 }
 
 impl<'j> Bench<'j> {
     fn set_up(job: &'j SqlMutants) -> Result<Bench<'j>, NotMeasured> {
         let workshop = Workshop::set_up(&job.checkout)?;
-        let (program, tripwires) = build(&workshop)?;
+        let Built { program, tripwires, unit_tests } = build(&workshop)?;
         let read = |path: PathBuf| {
             fs::read(&path).map_err(|error| NotMeasured { what: format!("{}: {error}; run again", path.display()) })
         };
-        Ok(Bench { job, workshop, program: read(program)?, tripwires: read(tripwires)? })
+        let [program, tripwires, unit_tests] = [read(program)?, read(tripwires)?, read(unit_tests)?];
+        Ok(Bench { job, workshop, program, tripwires, unit_tests })
     }
 
     /// The first kind that convicts it: a constraint by its tripwire, a statement by the groups. Where it is known who did
@@ -197,26 +217,33 @@ impl<'j> Bench<'j> {
         let wanted = |named: fn(&Convicted) -> &BTreeSet<String>| before.is_none_or(|before| !named(before).is_empty());
         let mut convicted = Convicted::default();
         if mutant.is_constraint && wanted(|before| &before.tests) {
-            convicted.tests = self.by_tripwires(mutant)?;
+            convicted.tests = self.by_tests(TRIPWIRES, &self.tripwires, mutant)?;
         }
-        if convicted == Convicted::default() && wanted(|before| &before.groups) {
+        // What the harness never asks is in the library's own tests only.
+        let is_played = overwritten(&self.program, mutant, &self.job.statements).is_some();
+        if convicted == Convicted::default() && is_played && wanted(|before| &before.groups) {
             convicted.groups = self.by_groups(mutant, before.map(|before| &before.groups))?;
         }
-        if convicted == Convicted::default() && wanted(|before| &before.sweeps) {
+        if convicted == Convicted::default() && is_played && wanted(|before| &before.sweeps) {
             let program = self.make(&self.program, mutant)?;
             let frozen = self.job.checkout.join("experiments").join("sweeps.json");
             convicted.sweeps = self.workshop.play(&program, &["sweep", SWEEP], &[SWEEP], &frozen)?;
         }
+        if convicted == Convicted::default() && !mutant.is_constraint && wanted(|before| &before.tests) {
+            convicted.tests = self.by_tests(UNIT_TESTS, &self.unit_tests, mutant)?;
+        }
         Ok(convicted)
     }
 
-    fn by_tripwires(&self, mutant: &Mutant) -> Result<BTreeSet<String>, Stop> {
-        let tripwires = self.make(&self.tripwires, mutant)?;
-        let ended = run(TRIPWIRES, tripwires, [OsString::from("--quiet")], PLAY)?;
+    fn by_tests(&self, name: &str, tests: &[u8], mutant: &Mutant) -> Result<BTreeSet<String>, Stop> {
+        let tests = self.make(tests, mutant)?;
+        let ended = run(name, tests, [OsString::from("--quiet")], PLAY)?;
         match ended.exit {
             Exit::Code(0) => Ok(BTreeSet::new()),
-            Exit::Code(101) => Ok([TRIPWIRES.to_owned()].into()),
-            other => Err(NotMeasured { what: format!("the tests ended with {other}: {}", ended.stderr.trim()) }.into()),
+            Exit::Code(101) => Ok([name.to_owned()].into()),
+            other => {
+                Err(NotMeasured { what: format!("the {name} ended with {other}: {}", ended.stderr.trim()) }.into())
+            }
         }
     }
 
@@ -241,7 +268,7 @@ impl<'j> Bench<'j> {
             what: format!("{}: the mutant can't be written ({error}); make room and run again", path.display()),
         };
         let mutated = overwritten(program, mutant, &self.job.statements).ok_or_else(|| {
-            Stop::Stale(format!("the built program does not hold {:?} as it is written", squeezed(&mutant.statement)))
+            Stop::Stale(format!("what was built does not hold {:?} as it is written", squeezed(&mutant.statement)))
         })?;
         // What runs can't be written to, and a new file can.
         if path.exists() {
@@ -275,21 +302,29 @@ fn occurrences(program: &[u8], text: &str) -> impl Iterator<Item = Range<usize>>
     starts.map(move |(start, _)| start..start + text.len())
 }
 
-/// The program and the tripwires, of the sources as they are.
-fn build(workshop: &Workshop) -> Result<(PathBuf, PathBuf), NotMeasured> {
+/// What mutants are made of.
+struct Built {
+    program: PathBuf,
+    tripwires: PathBuf,
+    unit_tests: PathBuf,
+}
+
+/// The sources as they are.
+fn build(workshop: &Workshop) -> Result<Built, NotMeasured> {
     workshop.copy_sources().map_err(|error| NotMeasured {
         what: format!(
             "{}: the sources can't be copied there ({error}); make room and run again",
             workshop.tree.display()
         ),
     })?;
-    let arguments: [OsString; 11] = [
+    let arguments: [OsString; 12] = [
         "test".into(),
         "--no-run".into(),
         "--quiet".into(),
         "--locked".into(),
         "--profile=flaw".into(),
         "--message-format=json".into(),
+        "--lib".into(),
         format!("--test={TRIPWIRES}").into(),
         "--manifest-path".into(),
         workshop.tree.join("Cargo.toml").into(),
@@ -311,9 +346,13 @@ fn build(workshop: &Workshop) -> Result<(PathBuf, PathBuf), NotMeasured> {
         let of = artifacts.iter().rfind(|artifact| artifact.target.name == name && artifact.executable.is_some());
         of.and_then(|artifact| artifact.executable.clone())
     };
-    match (built.exit, executable(env!("CARGO_PKG_NAME")), executable(TRIPWIRES)) {
-        (Exit::Code(0), Some(program), Some(tripwires)) => Ok((program, tripwires)),
-        (exit, _, _) => {
+    // Of a library only its tests are an executable.
+    let library = env!("CARGO_PKG_NAME").replace('-', "_");
+    match (built.exit, executable(env!("CARGO_PKG_NAME")), executable(TRIPWIRES), executable(&library)) {
+        (Exit::Code(0), Some(program), Some(tripwires), Some(unit_tests)) => {
+            Ok(Built { program, tripwires, unit_tests })
+        }
+        (exit, _, _, _) => {
             Err(NotMeasured { what: format!("nothing to mutate was built ({exit}): {}", built.stderr.trim()) })
         }
     }
@@ -428,10 +467,7 @@ fn mutants_of(statements: &[Statement]) -> Result<Vec<Mutant>, String> {
                 return Err(format!("{name}: {instead:?} has no room where {:?} stands", &text[at]));
             }
             let mutated = format!("{}{instead:width$}{}", &text[..at.start], &text[at.end..], width = at.len());
-            let sentence = match is_constraint {
-                true => what,
-                false => format!("{what}: {}", squeezed(text)),
-            };
+            let sentence = if is_constraint { "the schema".to_owned() } else { squeezed(text) };
             mutants.push(Mutant { name: name.leak(), sentence, is_constraint, statement: text.clone(), mutated });
         }
     }
@@ -496,7 +532,7 @@ fn changes(sql: &str) -> Vec<Change> {
                 changes.push(Change { what, at: piece, instead: "ORDER BY 1 DESC".to_owned() });
             }
             "WHERE" => changes.extend(conjuncts(sql, &tokens, at, &place)),
-            "ON" if at >= 2 && is(at - 2, "JOIN") => changes.extend(conjuncts(sql, &tokens, at, &place)),
+            "ON" if table.is_empty() && !is(at + 1, "CONFLICT") => changes.extend(conjuncts(sql, &tokens, at, &place)),
             _ => {}
         }
         at = next;
@@ -701,7 +737,11 @@ mod tests {
         assert_eq!(of("without CHECK"), schema.matches("CHECK (").count());
         assert_eq!(of("without REFERENCES"), schema.matches("REFERENCES").count());
         assert_eq!(of("without STRICT"), schema.matches(") STRICT").count());
-        for name in ["held_by SELECT: without lease > ?3", "claim SELECT: reversed ORDER BY task.sequence"] {
+        for name in [
+            "held_by SELECT: without lease > ?3",
+            "standing SELECT: without own.tenant = ?2",
+            "claim SELECT: reversed ORDER BY task.sequence",
+        ] {
             assert!(names.contains(name), "{names:#?}");
         }
     }

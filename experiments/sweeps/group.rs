@@ -64,6 +64,8 @@ fn asked() -> Vec<Verb> {
         admit("long", "b", "abcde"),
         admit("waiting", "a", "ab"),
         admit("waiting", "b", "ab"),
+        admit("waiting", "a", "AB"),
+        admit("waiting", "a", "ab "),
         Verb::Claim { tick: 2 },
         Verb::Claim { tick: 6 },
         Verb::Claim { tick: 0 },
