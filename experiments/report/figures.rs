@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::tree::{members, number, said};
+use super::tree::{items, members, number, said};
 use crate::baseline::read::{Member, Node, Value};
 use crate::baseline::show::visible;
 
@@ -40,7 +40,8 @@ const ALL: &str = "all";
 /// What is counted above is not counted again below.
 fn total(node: &Node, figure: &str) -> Option<i64> {
     let of_all = || members(node).iter().find(|member| member.name == ALL).and_then(|all| total(&all.node, figure));
-    let below = || members(node).iter().filter_map(|member| total(&member.node, figure)).reduce(i64::saturating_add);
+    let inner = members(node).iter().map(|member| &member.node).chain(items(node));
+    let below = || inner.filter_map(|inner| total(inner, figure)).reduce(i64::saturating_add);
     number(node, &[figure]).or_else(of_all).or_else(below)
 }
 
@@ -67,12 +68,12 @@ pub fn blocks(sweep: &Node) -> Vec<Block> {
 
 fn blocks_of(all: &[&Member]) -> Vec<Block> {
     let mut blocks = Vec::new();
-    let facts = all.iter().filter(|member| !is_object(&member.node));
+    let facts = all.iter().filter(|member| !is_nested(&member.node));
     let facts: Vec<_> = facts.map(|member| (visible(&member.name), said(&member.node))).collect();
     if !facts.is_empty() {
         blocks.push(Block::Facts(facts));
     }
-    let nested: Vec<&&Member> = all.iter().filter(|member| is_object(&member.node)).collect();
+    let nested: Vec<&&Member> = all.iter().filter(|member| is_nested(&member.node)).collect();
     let sum = nested.iter().find(|member| member.name == ALL && is_row(&member.node));
     let tables = nested.iter().filter(|member| rows_of(&member.node).is_some_and(|rows| rows.len() > 1)).count();
     for member in &nested {
@@ -80,9 +81,17 @@ fn blocks_of(all: &[&Member]) -> Vec<Block> {
         match rows_of(&member.node) {
             // It stands in the one table, as a row of its own.
             Some(_) if member.name == ALL && sum.is_some() && tables == 1 => {}
-            Some(mut rows) if rows.len() > 1 => {
+            Some(mut rows) if rows.len() > 1 || !objects(&member.node).is_empty() => {
                 rows.extend(sum.filter(|_| tables == 1).map(|sum| (vec![ALL.to_owned()], &sum.node)));
                 blocks.push(table(&name, &rows));
+            }
+            // Rows too deep for a table: one part after the other.
+            None if !objects(&member.node).is_empty() => {
+                let parts = objects(&member.node).iter().enumerate().map(|(index, part)| Block::Section {
+                    name: format!("{name} {}", index + 1),
+                    blocks: blocks_of(&members(part).iter().collect::<Vec<_>>()),
+                });
+                blocks.extend(parts);
             }
             Some(_) | None => blocks
                 .push(Block::Section { name, blocks: blocks_of(&members(&member.node).iter().collect::<Vec<_>>()) }),
@@ -98,6 +107,10 @@ fn rows_of(node: &Node) -> Option<Vec<Row<'_>>> {
     if is_row(node) {
         return Some(vec![(Vec::new(), node)]);
     }
+    // Items have no names; what tells them apart is in them.
+    if !objects(node).is_empty() {
+        return objects(node).iter().all(is_row).then(|| objects(node).iter().map(|row| (Vec::new(), row)).collect());
+    }
     let mut rows = Vec::new();
     for member in members(node) {
         for (mut path, row) in rows_of(&member.node)? {
@@ -110,13 +123,20 @@ fn rows_of(node: &Node) -> Option<Vec<Row<'_>>> {
 
 /// An object with a value of its own, and nothing deeper in it than another of values.
 fn is_row(node: &Node) -> bool {
-    let flat = |node: &Node| members(node).iter().all(|member| !is_object(&member.node));
-    let own = members(node).iter().any(|member| !is_object(&member.node));
-    own && members(node).iter().all(|member| !is_object(&member.node) || flat(&member.node))
+    let flat = |node: &Node| objects(node).is_empty() && members(node).iter().all(|member| !is_nested(&member.node));
+    let own = members(node).iter().any(|member| !is_nested(&member.node));
+    own && members(node).iter().all(|member| !is_nested(&member.node) || flat(&member.node))
 }
 
-fn is_object(node: &Node) -> bool {
-    matches!(node.value, Value::Object(_))
+/// An object, or a list of objects.
+fn is_nested(node: &Node) -> bool {
+    matches!(node.value, Value::Object(_)) || !objects(node).is_empty()
+}
+
+/// The items of a list that holds nothing but objects.
+fn objects(node: &Node) -> &[Node] {
+    let all = items(node);
+    if all.iter().all(|item| matches!(item.value, Value::Object(_))) { all } else { &[] }
 }
 
 fn table(name: &str, rows: &[Row<'_>]) -> Block {
@@ -255,6 +275,14 @@ mod tests {
     }
 
     #[test]
+    fn a_list_of_objects_is_a_table_and_is_counted() {
+        let figures = node(json!({"ways": [{"processes": 12, "rounds": 24}, {"processes": 3, "rounds": 1}]}));
+        let rows = vec![texts(&["12", "24"]), texts(&["3", "1"])];
+        assert_eq!(blocks(&figures), [Block::Table { head: texts(&["processes", "rounds"]), rows }]);
+        assert_eq!(Totals::of(&figures).rounds, Some(25));
+    }
+
+    #[test]
     fn a_table_too_wide_for_a_page_stands_on_its_side() {
         let row: serde_json::Map<_, _> =
             (10..10 + WIDEST + 1).map(|number| (format!("n{number}"), json!(number))).collect();
@@ -271,10 +299,10 @@ mod tests {
     fn every_value_is_shown() {
         let figures = node(
             json!({"a": [1, 2], "b": {"shows": "below", "c": {"d": {"e": {"f": "deep"}, "g": null}}, "h": {"i": true}},
-            "j": {"k": {}, "l": {"m": 7001}}, "all": {"n": 7002}}),
+            "j": {"k": {}, "l": {"m": 7001}}, "all": {"n": 7002}, "list": [{"way": "first", "o": 1}, {"way": "other", "o": {"p": {"q": "nested"}}}], "one": [{"way": "alone"}]}),
         );
         let shown = shown(&blocks(&figures)).into_string();
-        for value in ["1, 2", "below", "deep", "true", "7,001", "7,002"] {
+        for value in ["first", "other", "nested", "alone", "1, 2", "below", "deep", "true", "7,001", "7,002"] {
             assert!(shown.contains(value), "{value} in {shown}");
         }
     }
