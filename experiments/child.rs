@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Subcommand;
 use durable_admission::{Boundary, Error, Observer, Request, Store, Token};
 
+use crate::clock::{self, Nanoseconds};
 use crate::fixture;
 use crate::process::{self, NotMeasured, Start};
 use crate::record::Payload;
@@ -46,6 +47,22 @@ pub fn racer(store: &Path, request_id: &str, tenant: &str, payload: Payload) -> 
     start(request_id, "race", store, [request_id.to_owned(), tenant.to_owned(), payload.text()])
 }
 
+/// What a racer's line tells.
+pub struct Finish<'l> {
+    pub answer: &'l str,
+    /// When it was ready, was let go, had its answer.
+    pub instants: [Nanoseconds; 3],
+}
+
+/// The answer that a racer's line tells, if it tells one.
+pub fn finish_in(line: &str) -> Option<Finish<'_>> {
+    let mut words = line.strip_prefix(ANSWER)?.split(' ');
+    let answer = words.next()?;
+    let mut instant = || words.next()?.parse().ok();
+    let instants = [instant()?, instant()?, instant()?];
+    words.next().is_none().then_some(Finish { answer, instants })
+}
+
 /// How the parent starts a child that dies at `place` of the kill sweep's `scene`, or counts its calls.
 pub fn victim(store: &Path, scene: &str, place: Option<&str>) -> Result<Start, NotMeasured> {
     let rest = [Some(scene), place].into_iter().flatten().map(str::to_owned);
@@ -74,7 +91,7 @@ impl Role {
         let told = match self {
             Role::Crash { parent, store, boundary } => {
                 process::child_started(parent);
-                crash(&store, boundary).map(Some)
+                crash(&store, boundary).map(|answer| Some(answer.to_owned()))
             }
             Role::Race { parent, store, request_id, tenant, payload } => {
                 process::child_started(parent);
@@ -91,7 +108,7 @@ impl Role {
         };
         match told {
             Ok(None) => {}
-            Ok(Some(answer)) => process::tell_parent(&answer_line(answer)),
+            Ok(Some(answer)) => process::tell_parent(&answer_line(&answer)),
             Err(error) => tell_error(&error.to_string()),
         }
         ExitCode::SUCCESS
@@ -157,10 +174,13 @@ impl Observer for DieAt {
     }
 }
 
-fn race(store: &Path, request: Request<'_>) -> Result<&'static str, Error> {
+fn race(store: &Path, request: Request<'_>) -> Result<String, Error> {
     let mut store = Store::open(store, &fixture::LIMITS)?;
+    let ready = clock::now();
     process::await_go();
+    let let_go = clock::now();
     let answer = store.admit(request)?.name();
+    let answered = clock::now();
     store.close()?;
-    Ok(answer)
+    Ok(format!("{answer} {ready} {let_go} {answered}"))
 }

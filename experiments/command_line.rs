@@ -147,6 +147,18 @@ pub enum Job {
         #[command(flatten)]
         judging: Judging,
     },
+    /// Play the groups, and write what was seen as report.html, report.md and evidence.intoto.json
+    ///
+    /// Exit codes: those of the verdict; 2 also where the files can't be written.
+    Report {
+        /// The folder for the three files, made where it is missing [default: target/report of this checkout]
+        #[arg(long, value_name = "FOLDER")]
+        out: Option<PathBuf>,
+
+        /// Run the sweeps, too; without it, what is frozen of them is shown
+        #[arg(long)]
+        sweeps: bool,
+    },
     /// Drop each constraint, conjunct and order of the SQL in src/, try it, and compare what convicted each mutant with the frozen experiments/flaws/sql.json
     ///
     /// With --check, only that is played which convicted the mutant before.

@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::child;
+use crate::child::{self, Finish};
 use crate::crash;
 use crate::folder::Folder;
+use crate::heat::{Heat, Lane};
 use crate::process::{NotMeasured, Race};
 use crate::record::{Input, Outcome, Payload, Story};
 use crate::scene::{Expectation, Laboratory, Scene, Stop, within_lease};
@@ -82,6 +83,8 @@ pub struct Played {
     pub story: Result<Story, Stop>,
     /// Broken expectations and invariants, one sentence each.
     pub broken: Vec<String>,
+    /// Of a race: who was when where.
+    pub heat: Option<Heat>,
 }
 
 impl Group {
@@ -89,7 +92,7 @@ impl Group {
     pub fn play(&self, folder: &Folder) -> Played {
         let mut laboratory = Laboratory::new(folder, self.name);
         let mut story = (self.play)(&mut laboratory);
-        let Laboratory { mut broken, databases, .. } = laboratory;
+        let Laboratory { mut broken, databases, heat, .. } = laboratory;
         for database in databases.iter().filter(|database| database.exists()) {
             let name = database.parent().and_then(|folder| folder.file_name()).unwrap_or_default().to_string_lossy();
             match crate::audit::audit(database) {
@@ -97,7 +100,7 @@ impl Group {
                 Err(what) => story = story.and(Err(NotMeasured { what }.into())),
             }
         }
-        Played { story, broken }
+        Played { story, broken, heat }
     }
 }
 
@@ -282,8 +285,9 @@ fn race(
 ) -> Result<Story, Stop> {
     let mut scene = Scene::new(laboratory)?;
     scene.leave()?;
+    let request_id = |number| format!("request-{number:02}");
     let starts = (1..=RACERS)
-        .map(|number| child::racer(scene.path(), &format!("request-{number:02}"), &tenant(number), ABC))
+        .map(|number| child::racer(scene.path(), &request_id(number), &tenant(number), ABC))
         .collect::<Result<Vec<_>, _>>()?;
     let deadline = child::deadline();
     let mut racers = Race::assemble(&starts, deadline)?;
@@ -291,12 +295,20 @@ fn race(
     racers.finish(deadline)?;
 
     let mut answers: BTreeMap<String, u64> = BTreeMap::new();
-    for line in said {
-        let answer = child::answer_in(&line).ok_or_else(|| NotMeasured {
+    let mut lanes = Vec::new();
+    for (number, line) in (1..).zip(said) {
+        let Finish { answer, instants } = child::finish_in(&line).ok_or_else(|| NotMeasured {
             what: format!("{}: a racer said {line:?} instead of an answer; run again", scene.next_pointer()),
         })?;
         *answers.entry(answer.to_owned()).or_default() += 1;
+        lanes.push(Lane {
+            request_id: request_id(number),
+            tenant: tenant(number),
+            answer: answer.to_owned(),
+            instants,
+        });
     }
+    scene.laboratory.heat = Some(Heat { lanes });
     let pointer = format!("{}/answers", scene.next_pointer());
     let expected: BTreeMap<String, u64> = expected.map(|(answer, count)| (answer.to_owned(), count)).into();
     scene.laboratory.expect(

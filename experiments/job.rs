@@ -118,19 +118,8 @@ impl Order<'_> {
     }
 
     fn judge(&self, baseline: &Document, played: Result<Played, NotMeasured>) -> Outcome {
-        match played {
-            Ok(Played { document, seen }) => {
-                judge(self.job.subject(), self.shown_file(), self.scope(), baseline, &document, seen)
-            }
-            Err(error) => {
-                let seen = self.names().into_iter().map(|name| Seen {
-                    name: name.to_owned(),
-                    sentence: String::new(),
-                    run: Run::NotMeasured(error.to_string()),
-                });
-                judge(self.job.subject(), self.shown_file(), self.scope(), baseline, baseline, seen.collect())
-            }
-        }
+        let played = played.unwrap_or_else(|error| not_measured(&self.names(), baseline, &error));
+        judge(self.job.subject(), self.shown_file(), self.scope(), baseline, &played.document, played.seen)
     }
 
     fn say(&self, line: &str) {
@@ -138,6 +127,16 @@ impl Order<'_> {
             say(line);
         }
     }
+}
+
+/// As if it had been played: nothing is known of any of them, and nothing differs.
+pub fn not_measured(names: &[&'static str], baseline: &Document, error: &NotMeasured) -> Played {
+    let seen = names.iter().map(|name| Seen {
+        name: (*name).to_owned(),
+        sentence: String::new(),
+        run: Run::NotMeasured(error.to_string()),
+    });
+    Played { document: baseline.clone(), seen: seen.collect() }
 }
 
 fn check(order: &Order<'_>) -> Outcome {

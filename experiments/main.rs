@@ -8,10 +8,12 @@
 mod command_line;
 mod job;
 mod results;
+mod report;
 mod self_test;
 mod groups;
 mod scene;
 mod crash;
+mod heat;
 mod child;
 #[allow(dead_code, reason = "more sweeps are on their way")]
 mod sweeps;
@@ -21,6 +23,7 @@ mod fixture;
 mod record;
 #[allow(dead_code, reason = "the sweeps will use the rest")]
 mod process;
+mod clock;
 #[allow(dead_code, reason = "the sweeps will use the rest")]
 mod folder;
 mod signal;
@@ -52,6 +55,7 @@ use crate::flaws::sql::SqlMutants;
 use crate::flaws::{Extent, FLAWS, Gallery};
 use crate::groups::GROUPS;
 use crate::job::{Order, carry_out};
+use crate::report::Reach;
 use crate::results::{Databases, ScenarioGroups};
 use crate::self_test::NoTrial;
 use crate::sweeps::{AllSweeps, Replay, SWEEPS};
@@ -82,6 +86,9 @@ fn main() -> ExitCode {
                 Err(error) => complain(CANNOT, &error.to_string()),
             }
         }
+        Some(Job::Report { out, sweeps }) => {
+            write_report(out, if sweeps { Reach::GroupsAndSweeps } else { Reach::Groups })
+        }
         Some(Job::Sweep { list: true, .. }) => print(&table(SWEEPS.iter().map(|sweep| (sweep.name, sweep.shows)))),
         Some(Job::Sweep { names, point: Some(point), .. }) => play_point(&names, &point),
         Some(Job::Sweep { names, judging, .. }) => {
@@ -111,6 +118,13 @@ fn audit_store(database: &Path) -> ExitCode {
         some => format!("FAIL: {some} of {all} invariants are broken in {shown}\n"),
     };
     emit(&text, verdict, &mut stdout().lock(), &mut stderr()).into()
+}
+
+fn write_report(folder: Option<PathBuf>, reach: Reach) -> ExitCode {
+    if let Err(error) = signal::handle_interrupts() {
+        return complain(NOT_MEASURED, &error.to_string());
+    }
+    report::write(folder, reach).map_or_else(|sentence| complain(CANNOT, &sentence), ExitCode::from)
 }
 
 fn play_point(names: &[String], point: &str) -> ExitCode {
@@ -144,7 +158,7 @@ fn try_judge(results: Option<PathBuf>) -> ExitCode {
     if let Err(error) = signal::handle_interrupts() {
         return complain(NOT_MEASURED, &error.to_string());
     }
-    let job = ScenarioGroups { databases: Databases::Removed };
+    let job = ScenarioGroups::new(Databases::Removed);
     let file = match frozen_file(results, "results.json") {
         Ok(file) => file,
         Err(sentence) => return complain(CANNOT, &sentence),
@@ -167,7 +181,7 @@ fn play_groups(command_line: &CommandLine) -> ExitCode {
     let databases = if command_line.keep { Databases::Kept } else { Databases::Removed };
     let selected =
         GROUPS.iter().map(|group| group.name).filter(|name| command_line.groups.iter().any(|group| group == name));
-    carry_out_job(&ScenarioGroups { databases }, selected.collect(), "results.json", &command_line.judging)
+    carry_out_job(&ScenarioGroups::new(databases), selected.collect(), "results.json", &command_line.judging)
 }
 
 fn try_flaws(names: &[String], judging: &Judging) -> ExitCode {

@@ -1,5 +1,6 @@
 //! The job behind `results.json`: plays the scenario groups.
 
+use std::cell::RefCell;
 use std::time::Instant;
 
 use crate::baseline::outcome::{Run, Seen};
@@ -8,6 +9,7 @@ use crate::baseline::{self, Subject};
 use crate::fixture;
 use crate::folder::Folder;
 use crate::groups::{GROUPS, Group};
+use crate::heat::Heat;
 use crate::job::{Job, Played};
 use crate::process::NotMeasured;
 use crate::progress::{Progress, say};
@@ -16,7 +18,27 @@ use crate::scene::Stop;
 use crate::signal;
 
 pub struct ScenarioGroups {
-    pub databases: Databases,
+    databases: Databases,
+    /// Of each race that was run, in order, with its group; never frozen.
+    heats: RefCell<Vec<(&'static str, Heat)>>,
+}
+
+impl ScenarioGroups {
+    pub fn new(databases: Databases) -> ScenarioGroups {
+        ScenarioGroups { databases, heats: RefCell::default() }
+    }
+
+    /// The groups of which there are heats.
+    pub fn raced(&self) -> Vec<&'static str> {
+        let mut names: Vec<&'static str> = self.heats.borrow().iter().map(|(name, _)| *name).collect();
+        names.dedup();
+        names
+    }
+
+    /// The heats of the plays so far.
+    pub fn into_heats(self) -> Vec<(&'static str, Heat)> {
+        self.heats.into_inner()
+    }
 }
 
 /// What becomes of the databases that were used.
@@ -42,7 +64,8 @@ impl Job for ScenarioGroups {
         for group in GROUPS.iter().filter(|group| selected.contains(&group.name)) {
             progress.begin(group.name);
             let began = Instant::now();
-            let (story, run) = play(group, &folder);
+            let (story, run, heat) = play(group, &folder);
+            self.heats.borrow_mut().extend(heat.map(|heat| (group.name, heat)));
             if !matches!(run, Run::Measured) {
                 // It may be an interrupt's clean-up that took away what was being played with.
                 signal::stand_aside();
@@ -60,10 +83,10 @@ impl Job for ScenarioGroups {
     }
 }
 
-fn play(group: &Group, folder: &Folder) -> (Option<record::Group>, Run) {
+fn play(group: &Group, folder: &Folder) -> (Option<record::Group>, Run, Option<Heat>) {
     let played = group.play(folder);
     let mut broken = played.broken;
-    match played.story {
+    let (story, run) = match played.story {
         Ok(story) => {
             let run = if broken.is_empty() { Run::Measured } else { Run::Broken(broken) };
             (Some(record::Group { shows: group.shows, story }), run)
@@ -77,7 +100,8 @@ fn play(group: &Group, folder: &Folder) -> (Option<record::Group>, Run) {
             broken.push(sentence);
             (None, Run::Broken(broken))
         }
-    }
+    };
+    (story, run, played.heat)
 }
 
 fn described(run: &Run) -> &'static str {

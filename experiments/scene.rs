@@ -9,6 +9,7 @@ use durable_admission::{Admission, Boundary, Claim, Error, LEASE_TICKS, Request,
 
 use crate::fixture;
 use crate::folder::Folder;
+use crate::heat::Heat;
 use crate::process::NotMeasured;
 use crate::record::{self, Because, End, Held, Holders, Input, Outcome, Payload, RecordedClaim, Step, Story, Wal};
 
@@ -48,11 +49,13 @@ pub struct Laboratory<'f> {
     pub broken: Vec<String>,
     /// Every database that became a store, for the audit.
     pub databases: Vec<PathBuf>,
+    /// Never part of what is frozen.
+    pub heat: Option<Heat>,
 }
 
 impl<'f> Laboratory<'f> {
     pub fn new(folder: &'f Folder, group: &'static str) -> Self {
-        Laboratory { folder, group, broken: Vec::new(), databases: Vec::new() }
+        Laboratory { folder, group, broken: Vec::new(), databases: Vec::new(), heat: None }
     }
 
     /// A path in an emptied folder of its own.

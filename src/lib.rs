@@ -40,6 +40,7 @@ mod wal;
 mod write;
 mod verbs;
 mod view;
+mod settings;
 mod group;
 mod shared;
 #[cfg(test)]
@@ -56,6 +57,7 @@ pub use limits::{
 };
 pub use open::OpenOptions;
 pub use request::{Request, Token};
+pub use settings::Setting;
 pub use shared::{QueueOptions, SharedStore};
 pub use store::Store;
 pub use view::{Snapshot, State, Task, Usage};

@@ -214,6 +214,14 @@ impl Outcome {
         }
     }
 
+    /// Why nothing could be compared.
+    pub fn why(&self) -> Option<&str> {
+        match &self.finding {
+            Finding::CannotCheck(sentence) => Some(sentence),
+            Finding::Compared { .. } => None,
+        }
+    }
+
     pub fn entries(&self) -> &[Entry] {
         match &self.finding {
             Finding::CannotCheck(_) => &[],

@@ -6,10 +6,10 @@ use std::thread;
 
 use clap::{Args, ValueEnum};
 use durable_admission::{self as library, Allowance, Boundary, Limits, Observer, QueueOptions, Store};
-use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use super::perform::{Said, perform, perform_shared};
+use crate::clock::now;
 use crate::dice::Dice;
 use crate::fixture;
 use crate::model::{Answer, Error, Request, Token, Verb};
@@ -150,11 +150,6 @@ fn tell(thread: usize, event: &Event) {
         Ok(line) => process::tell_parent(&line),
         Err(error) => process::tell_parent(&format!("error: {event:?} is no JSON: {error}")),
     }
-}
-
-fn now() -> u64 {
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("this clock is always there");
-    now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
 }
 
 struct Worker {
