@@ -29,6 +29,7 @@ mod folder;
 mod signal;
 #[allow(dead_code, reason = "more sweeps are on their way")]
 mod progress;
+mod parallel;
 mod audit;
 #[allow(dead_code, reason = "the history sweeps come next")]
 mod history;

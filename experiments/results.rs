@@ -11,6 +11,7 @@ use crate::folder::Folder;
 use crate::groups::{GROUPS, Group};
 use crate::heat::Heat;
 use crate::job::{Job, Played};
+use crate::parallel;
 use crate::process::NotMeasured;
 use crate::progress::{Progress, say};
 use crate::record::{self, Results};
@@ -59,18 +60,23 @@ impl Job for ScenarioGroups {
 
     fn play(&self, selected: &[&'static str], progress: &Progress) -> Result<Played, NotMeasured> {
         let folder = Folder::create()?;
-        let mut measured = Vec::new();
-        let mut seen = Vec::new();
-        for group in GROUPS.iter().filter(|group| selected.contains(&group.name)) {
+        let groups: Vec<&Group> = GROUPS.iter().filter(|group| selected.contains(&group.name)).collect();
+        // They share nothing but the folder, and mostly wait: for the disk and for children.
+        let ended = parallel::map(&groups, GROUPS_AT_ONCE, |group| {
             progress.begin(group.name);
             let began = Instant::now();
-            let (story, run, heat) = play(group, &folder);
-            self.heats.borrow_mut().extend(heat.map(|heat| (group.name, heat)));
-            if !matches!(run, Run::Measured) {
+            let ended = play(group, &folder);
+            if !matches!(ended.1, Run::Measured) {
                 // It may be an interrupt's clean-up that took away what was being played with.
                 signal::stand_aside();
             }
-            progress.end(&format!("{} {} ({} ms)", group.name, described(&run), began.elapsed().as_millis()));
+            progress.end(&format!("{} {} ({} ms)", group.name, described(&ended.1), began.elapsed().as_millis()));
+            ended
+        });
+        let mut measured = Vec::new();
+        let mut seen = Vec::new();
+        for (group, (story, run, heat)) in groups.iter().zip(ended) {
+            self.heats.borrow_mut().extend(heat.map(|heat| (group.name, heat)));
             measured.extend(story.map(|story| (group.name, story)));
             seen.push(Seen { name: group.name.to_owned(), sentence: group.shows.to_owned(), run });
         }
@@ -83,7 +89,11 @@ impl Job for ScenarioGroups {
     }
 }
 
-fn play(group: &Group, folder: &Folder) -> (Option<record::Group>, Run, Option<Heat>) {
+const GROUPS_AT_ONCE: usize = 2;
+
+type Ended = (Option<record::Group>, Run, Option<Heat>);
+
+fn play(group: &Group, folder: &Folder) -> Ended {
     let played = group.play(folder);
     let mut broken = played.broken;
     let (story, run) = match played.story {

@@ -1,10 +1,7 @@
 //! The judge's own trial: every field of a frozen file is spoiled in turn, and the judge has to name it.
 
 use std::collections::BTreeMap;
-use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
 
 use thiserror::Error;
 
@@ -14,11 +11,15 @@ use crate::baseline::read::Document;
 use crate::baseline::tamper::{Tamper, tampers};
 use crate::baseline::write::canonical;
 use crate::job::{Job, Played};
+use crate::parallel;
 use crate::process::NotMeasured;
 use crate::progress::Progress;
 
 /// How many wrong sentences are printed.
 const SHOWN: usize = 20;
+
+/// Spoiled copies in memory.
+const AT_ONCE: usize = 128;
 
 /// Captures one run, and judges it against every spoiled copy of the file at `path`, each read back from its text.
 /// The text to print and whether all went well.
@@ -46,32 +47,23 @@ pub fn self_test(job: &dyn Job, path: &Path) -> Result<Trial, NoTrial> {
     if judged(&original).verdict() != Verdict::Pass {
         return Err(NoTrial::Disagrees { path: path.to_path_buf() });
     }
-    let tampers = Mutex::new(tampers(&original, subject).enumerate());
-    let next = || tampers.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let sentences = Mutex::new(Vec::new());
-    let counted = Mutex::new(BTreeMap::new());
-    thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
-            scope.spawn(|| {
-                while let Some((number, tamper)) = next() {
-                    let text = canonical(tamper.document.root());
-                    let verdict = Document::read(text.as_bytes())
-                        .map_err(|error| error.to_string())
-                        .and_then(|spoiled| convicted(&tamper, &judged(&spoiled)));
-                    *counted.lock().unwrap_or_else(PoisonError::into_inner).entry(tamper.deed.name()).or_default() += 1;
-                    if let Err(sentence) = verdict {
-                        sentences.lock().unwrap_or_else(PoisonError::into_inner).push((number, sentence));
-                    }
-                }
-            });
+    let mut trial = Trial { tampers: BTreeMap::new(), acquitted: Vec::new() };
+    let mut tampers = tampers(&original, subject);
+    loop {
+        let some: Vec<Tamper> = tampers.by_ref().take(AT_ONCE).collect();
+        if some.is_empty() {
+            break;
         }
-    });
-    let mut acquitted = sentences.into_inner().unwrap_or_else(PoisonError::into_inner);
-    acquitted.sort_unstable();
-    let trial = Trial {
-        tampers: counted.into_inner().unwrap_or_else(PoisonError::into_inner),
-        acquitted: acquitted.into_iter().map(|(_, sentence)| sentence).collect(),
-    };
+        let sentences = parallel::map(&some, parallel::cores(), |tamper| {
+            let text = canonical(tamper.document.root());
+            let spoiled = Document::read(text.as_bytes()).map_err(|error| error.to_string());
+            spoiled.and_then(|spoiled| convicted(tamper, &judged(&spoiled))).err()
+        });
+        trial.acquitted.extend(sentences.into_iter().flatten());
+        for tamper in &some {
+            *trial.tampers.entry(tamper.deed.name()).or_default() += 1;
+        }
+    }
     Ok(trial)
 }
 

@@ -1,11 +1,9 @@
 //! What a sweep stands on: a folder, the cores, and whoever watches.
 
-use std::num::NonZero;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::folder::Folder;
+use crate::parallel;
 use crate::process::NotMeasured;
 use crate::progress::Progress;
 
@@ -27,7 +25,7 @@ impl<'g> Ground<'g> {
 
     /// How many threads a sweep may use.
     pub fn cores(&self) -> usize {
-        thread::available_parallelism().map_or(1, NonZero::get)
+        parallel::cores()
     }
 
     /// Does `work` for every item on all cores; the results come in the items' order. Stops at the first that could not be
@@ -44,28 +42,17 @@ impl<'g> Ground<'g> {
         T: Sync,
         R: Send,
     {
-        let next = AtomicUsize::new(0);
-        let done = AtomicUsize::new(0);
-        let results = Mutex::new(Vec::with_capacity(items.len()));
-        thread::scope(|scope| {
-            for _ in 0..self.cores() {
-                scope.spawn(|| {
-                    loop {
-                        let index = next.fetch_add(1, Ordering::Relaxed);
-                        let Some(item) = items.get(index) else { break };
-                        let result = work(item);
-                        if result.is_err() {
-                            next.store(items.len(), Ordering::Relaxed);
-                        }
-                        self.count(done.fetch_add(1, Ordering::Relaxed) + 1, items.len());
-                        results.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((index, result));
-                    }
-                });
+        let (done, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let results = parallel::map(items, self.cores(), |item| {
+            if failed.load(Ordering::Relaxed) {
+                return None;
             }
+            let result = work(item);
+            failed.fetch_or(result.is_err(), Ordering::Relaxed);
+            self.count(done.fetch_add(1, Ordering::Relaxed) + 1, items.len());
+            Some(result)
         });
-        let mut results = results.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-        results.sort_by_key(|(index, _)| *index);
-        results.into_iter().map(|(_, result)| result).collect()
+        results.into_iter().flatten().collect()
     }
 
     /// Tells whoever watches how far it is.
