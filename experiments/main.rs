@@ -67,6 +67,7 @@ const CANNOT: u8 = 2;
 const NOT_MEASURED: u8 = 3;
 
 fn main() -> ExitCode {
+    disk::vfs::keep_no_statistics();
     let command_line = match CommandLine::try_parse() {
         Ok(command_line) => command_line,
         Err(told) => return tell(&told),

@@ -28,6 +28,14 @@ use super::log::{DirectorySync, Role};
 use super::plan::Call;
 use super::recorder::{Handle, Recorder};
 
+/// Has SQLite keep no memory statistics: it counts every allocation under one lock, at which a sweep's threads mostly
+/// meet. Without effect once SQLite is in use; harmless then.
+pub fn keep_no_statistics() {
+    // SAFETY: the verb takes one int. SQLite refuses it, without harm, once it is initialised; `main` calls this before
+    // any other thread or connection is there.
+    let _ = unsafe { ffi::sqlite3_config(ffi::SQLITE_CONFIG_MEMSTATUS, 0 as c_int) };
+}
+
 /// The shim in SQLite's list of VFSs, as the default; taken out of it when dropped.
 pub struct Registration {
     vfs: *mut Shim,

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::counterexample::{in_full, sentence, smallest};
 use super::ground::Ground;
 use super::journey::{Connections, Journey, Unrecorded};
-use super::recovery::{Recovery, Swept, Verdict};
+use super::recovery::{Again, Recovery, Swept, Verdict, WHOLE_RUN_EVERY};
 use super::{Found, Replay};
 use crate::disk::image::{Coverage, ImageId, Rule, enumerate};
 use crate::disk::log::Entry;
@@ -65,7 +65,7 @@ pub fn replayed(
 ) -> Result<Option<Replay>, NotMeasured> {
     let found = enumerate(&journey.log, rule);
     let Some(image) = found.find(id) else { return Ok(None) };
-    let verdict = Recovery::new(ground, journey).judge(&found, image)?;
+    let verdict = Recovery::new(ground, journey).judge(&found, image, Again::WholeRun)?;
     let text = in_full(journey, &found, image, &verdict, sweep, point) + "\n";
     Ok(Some(match verdict {
         Verdict::Legal { .. } => Replay::Legal(text),
@@ -122,6 +122,7 @@ pub struct RuleFigures {
     exhaustive: String,
     sampled: String,
     seed: u64,
+    asked_again: String,
 }
 
 impl RuleFigures {
@@ -134,6 +135,9 @@ impl RuleFigures {
                  and all but one, and {random_subsets} at random; {damages} single damages; {storms} random mixtures"
             ),
             seed: *seed,
+            asked_again: format!(
+                "every image, every request by its id; one image in {WHOLE_RUN_EVERY} of a window, all that the run had still to do as well"
+            ),
         }
     }
 }

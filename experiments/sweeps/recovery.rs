@@ -46,7 +46,10 @@ impl<'j> Swept<'j> {
     pub fn over(ground: &Ground<'_>, journey: &'j Journey, rule: &Rule) -> Result<Swept<'j>, NotMeasured> {
         let found = enumerate(&journey.log, rule);
         let recovery = Recovery::new(ground, journey);
-        let verdicts = ground.for_each(&found.images, |image| recovery.judge(&found, image))?;
+        let verdicts = ground.for_each(&found.images, |image| {
+            let again = if image.id.serial.is_multiple_of(WHOLE_RUN_EVERY) { Again::WholeRun } else { Again::Requests };
+            recovery.judge(&found, image, again)
+        })?;
         Ok(Swept { journey, found, verdicts })
     }
 
@@ -54,6 +57,18 @@ impl<'j> Swept<'j> {
         self.found.images.iter().zip(&self.verdicts)
     }
 }
+
+/// What a recovered store is asked again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Again {
+    /// Every request, by its id.
+    Requests,
+    /// Every request, then all that the run had still to do, then every request once more.
+    WholeRun,
+}
+
+/// Of the images of a window. The others are asked for the requests alone.
+pub const WHOLE_RUN_EVERY: u32 = 8;
 
 /// Judges images of one run, on as many threads as want to.
 pub struct Recovery<'r> {
@@ -81,10 +96,11 @@ impl<'r> Recovery<'r> {
 
     /// # Errors
     /// The disk could not be laid out.
-    pub fn judge(&self, found: &Enumeration, image: &Image) -> Result<Verdict, NotMeasured> {
+    pub fn judge(&self, found: &Enumeration, image: &Image, again: Again) -> Result<Verdict, NotMeasured> {
         let marks = &self.journey.marks;
         // What must be there is counted at the last cut that can leave this disk, what may be there at the first.
-        self.judge_disk(&found.disk(image), marks.acknowledged[image.latest_cut], marks.called[image.earliest_cut])
+        let (acknowledged, called) = (marks.acknowledged[image.latest_cut], marks.called[image.earliest_cut]);
+        self.at_a_place(|place| self.recover(&found.disk(image), place, acknowledged, called, again))
     }
 
     /// `acknowledged` steps must be there, no more than `called` may be.
@@ -92,7 +108,7 @@ impl<'r> Recovery<'r> {
     /// # Errors
     /// As [`Recovery::judge`].
     pub fn judge_disk(&self, disk: &Disk, acknowledged: usize, called: usize) -> Result<Verdict, NotMeasured> {
-        self.at_a_place(|place| self.recover(disk, place, acknowledged, called))
+        self.at_a_place(|place| self.recover(disk, place, acknowledged, called, Again::WholeRun))
     }
 
     /// The same in a folder where another disk lies already.
@@ -108,7 +124,7 @@ impl<'r> Recovery<'r> {
     ) -> Result<Verdict, NotMeasured> {
         self.at_a_place(|place| {
             lay_out(other, &place.library)?;
-            self.recover(disk, place, acknowledged, called)
+            self.recover(disk, place, acknowledged, called, Again::WholeRun)
         })
     }
 
@@ -131,7 +147,14 @@ impl<'r> Recovery<'r> {
         Ok(Place { library: folder("recovered")?, plain: folder("plain")? })
     }
 
-    fn recover(&self, disk: &Disk, place: &Place, acknowledged: usize, called: usize) -> Result<Verdict, NotMeasured> {
+    fn recover(
+        &self,
+        disk: &Disk,
+        place: &Place,
+        acknowledged: usize,
+        called: usize,
+        again: Again,
+    ) -> Result<Verdict, NotMeasured> {
         lay_out(disk, &place.library)?;
         let path = place.library.join(DATABASE);
         let broken = |why: String, found: Option<State>| Verdict::Broken { why, found, integrity: integrity(&path) };
@@ -171,7 +194,7 @@ impl<'r> Recovery<'r> {
                 Some(state),
             ));
         }
-        if let Err(why) = self.ask_again(&mut store, &beside, reached, &state) {
+        if let Err(why) = self.ask_again(&mut store, &beside, reached, &state, again) {
             return Ok(broken(why, Some(state)));
         }
         Ok(match (reached..acknowledged).find(|&step| states[step + 1] != recovered) {
@@ -180,33 +203,44 @@ impl<'r> Recovery<'r> {
         })
     }
 
-    /// Every request again, each by its id: first the admissions that the recovered state answers without writing, then
-    /// all that comes after that state, then all admissions once more. Each answer must be the model's, and so must the
-    /// end.
+    /// Each answer must be the model's, and so must the end.
     fn ask_again(
         &self,
         store: &mut Store,
         beside: &Connection,
         reached: usize,
         recovered: &State,
+        again: Again,
     ) -> Result<(), String> {
         let verbs = |steps: &'r [Step]| {
             steps.iter().filter_map(|step| if let Step::Verb(verb) = step { Some(verb) } else { None })
         };
         let all = &self.journey.steps;
-        let admissions = || verbs(all).filter(|verb| matches!(verb, Verb::Admit(_)));
+        let requests = || verbs(all).filter(|verb| matches!(verb, Verb::Admit(_)));
         let mut state = recovered.clone();
-        for verb in admissions() {
-            if matches!(step(&FIXTURE, &state, verb), Ok((after, _)) if after == state) {
-                ask(store, &mut state, verb)?;
+        let run_ends_as = match again {
+            Again::Requests => {
+                for verb in requests() {
+                    ask(store, &mut state, verb)?;
+                }
+                None
             }
-        }
-        for verb in verbs(&all[reached..]).chain(admissions()) {
-            ask(store, &mut state, verb)?;
-        }
+            Again::WholeRun => {
+                // What would be accepted now has its turn later in the run.
+                for verb in requests() {
+                    if matches!(step(&FIXTURE, &state, verb), Ok((after, _)) if after == state) {
+                        ask(store, &mut state, verb)?;
+                    }
+                }
+                for verb in verbs(&all[reached..]).chain(requests()) {
+                    ask(store, &mut state, verb)?;
+                }
+                self.journey.states.last().and_then(Option::as_ref)
+            }
+        };
         let found = whole_state(beside).map_err(|error| format!("after all was asked again: {error}"))?;
         match found {
-            Ok(found) if found == state && self.journey.states.last() == Some(&Some(found.clone())) => Ok(()),
+            Ok(found) if found == state && run_ends_as.is_none_or(|end| found == *end) => Ok(()),
             other => Err(format!("all was asked again, and it came to {other:?}")),
         }
     }
