@@ -44,7 +44,9 @@ const PROCESSES: usize = 12;
 const OUTSTANDING: u64 = 1_000_000;
 const ENDED: u64 = 10_000_000;
 const BACKLOGS: [u64; 3] = [0, 20_000, 100_000];
-const PEERS: [&str; 2] = ["localqueue", "litequeue"];
+/// With a limit they count what waits, as admission does; without, they do less, and are quicker.
+const PEERS: [(&str, &str); 4] =
+    [("localqueue", "limited"), ("localqueue", "unlimited"), ("litequeue", "limited"), ("litequeue", "unlimited")];
 /// Tens of milliseconds each, where a peer sorts its whole backlog.
 const PER_PEER_ROUND: usize = 100;
 const TENANT: &str = "tenant";
@@ -261,12 +263,14 @@ fn peers(place: &Path) -> Outcome<()> {
         fs::create_dir(&place)?;
         println!(" {outstanding} outstanding");
         let (mut present, mut absent) = (Vec::new(), Vec::new());
-        for name in PEERS {
-            match Peer::start(name, &place, outstanding)? {
+        for (name, limit) in PEERS {
+            match Peer::start(name, limit, &place, outstanding)? {
                 Ok(peer) => present.push((peer, Vec::new(), Vec::new())),
                 Err(reason) => absent.push(reason),
             }
         }
+        // With a limit and without, it is the same word.
+        absent.dedup();
         absent.iter().for_each(|reason| println!("  {reason}"));
         if present.is_empty() {
             return Ok(());
@@ -297,17 +301,18 @@ fn peers(place: &Path) -> Outcome<()> {
 
 /// A queue at work in a Python of its own, which takes the time itself: the pipe is no part of it.
 struct Peer {
-    name: &'static str,
+    name: String,
     process: Process,
 }
 
 impl Peer {
     /// `Err` within says why there is none here.
-    fn start(name: &'static str, place: &Path, outstanding: u64) -> Outcome<Result<Peer, String>> {
-        let folder = place.join(name);
+    fn start(name: &str, limit: &str, place: &Path, backlog: u64) -> Outcome<Result<Peer, String>> {
+        let folder = place.join(format!("{name}-{limit}"));
         fs::create_dir(&folder)?;
         let mut python = Command::new("python3");
-        python.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/peer.py")).args([name.as_ref(), &*folder]);
+        python.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/peer.py"));
+        python.args([name, limit]).arg(&folder).arg(backlog.to_string());
         let mut process = match Process::spawn(&mut python) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Ok(Err(format!("skipped: {name} wants a python3 on the PATH")));
@@ -315,15 +320,10 @@ impl Peer {
             started => started?,
         };
         match process.line()?.trim() {
-            "ready" => {}
-            reason if reason.starts_with("skipped: ") => return Ok(Err(reason.to_owned())),
-            other => return Err(format!("{name} said {other:?}, not \"ready\"; its error stands above").into()),
+            "ready" => Ok(Ok(Peer { name: format!("{name} {limit}"), process })),
+            reason if reason.starts_with("skipped: ") => Ok(Err(reason.to_owned())),
+            other => Err(format!("{name} said {other:?}, not \"ready\"; its error stands above").into()),
         }
-        let mut peer = Peer { name, process };
-        if outstanding > 0 {
-            peer.seconds_each("fill", outstanding.try_into()?)?;
-        }
-        Ok(Ok(peer))
     }
 
     fn seconds_each(&mut self, work: &str, count: usize) -> Outcome<f64> {
