@@ -4,8 +4,12 @@
 //! transaction of its own, so that auditing a live store never holds its WAL for long.
 
 use std::fs;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use nix::errno::Errno;
+use nix::unistd::{AccessFlags, access};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
@@ -112,7 +116,9 @@ pub const INVARIANTS: &[Invariant] = &[
                 || '], recomputed [' || coalesce(recomputed.count, 0) || ', ' || coalesce(recomputed.bytes, 0) || ']'
             FROM stored FULL JOIN recomputed USING (tenant)
             WHERE coalesce(stored.count, 0) <> coalesce(recomputed.count, 0)
-            OR coalesce(stored.bytes, 0) <> coalesce(recomputed.bytes, 0)",
+            OR coalesce(stored.bytes, 0) <> coalesce(recomputed.bytes, 0)
+            UNION ALL SELECT 'all tenants: no row' WHERE NOT EXISTS (SELECT 1 FROM stored WHERE tenant = '')
+                AND NOT EXISTS (SELECT 1 FROM held)",
     },
     Invariant {
         sentence: "states are the five",
@@ -168,15 +174,29 @@ pub const INVARIANTS: &[Invariant] = &[
 /// A sentence if the file cannot be read: that says something of the machine, and nothing of what was stored.
 pub fn audit(path: &Path) -> Result<Vec<String>, String> {
     let connection = open(path)?;
-    let told = INVARIANTS.iter().filter_map(|invariant| match broken(&connection, invariant) {
+    // Read as unchanging, a file has no WAL, whatever its header says.
+    let by_header = is_out_of_reach(path) && header_says_wal(path);
+    let told = INVARIANTS.iter().map(|Invariant { sentence, offenders }| match by_header {
+        true => broken(&connection, sentence, &offenders.replace(IN_ANOTHER_MODE, "")),
+        false => broken(&connection, sentence, offenders),
+    });
+    let told = told.filter_map(|broken| match broken {
         Ok(sentence) => sentence.map(Ok),
         Err(error) => Some(Err(unreadable(path, &error))),
     });
     told.collect()
 }
 
+const IN_ANOTHER_MODE: &str = " OR journal_mode <> 'wal'";
+
+/// Both the read and the write version of a file in WAL mode are 2.
+fn header_says_wal(path: &Path) -> bool {
+    let mut header = [0; 20];
+    fs::File::open(path).and_then(|mut file| file.read_exact(&mut header)).is_ok() && header[18..] == [2, 2]
+}
+
 /// `Err` if the machine failed, which is no finding.
-fn broken(connection: &Connection, Invariant { sentence, offenders }: &Invariant) -> rusqlite::Result<Option<String>> {
+fn broken(connection: &Connection, sentence: &str, offenders: &str) -> rusqlite::Result<Option<String>> {
     match select(connection, offenders) {
         Ok(Offenders { count: 0, .. }) => Ok(None),
         Ok(found) => Ok(Some(format!("{sentence}: broken by {}", name_some(&found)))),
@@ -225,11 +245,23 @@ fn open(path: &Path) -> Result<Connection, String> {
         name.push(suffix);
         fs::metadata(name).is_ok_and(|log| log.len() > 0)
     };
+    let told = |error| unreadable(path, &error);
+    if is_out_of_reach(path) {
+        if waits("-wal") && path.exists() {
+            return Err(format!(
+                "{}: its log waits to be recovered, for which file and folder have to be writable; copy both to a folder of your \
+                 own while no process has the store open, and audit the copy",
+                path.display()
+            ));
+        }
+        // Nobody writes there: SQLite needs neither locks nor shared memory.
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        return Connection::open_with_flags(immutable_uri(path), flags).map_err(told);
+    }
     let access = match waits("-journal") {
         true => OpenFlags::SQLITE_OPEN_READ_ONLY,
         false => OpenFlags::SQLITE_OPEN_READ_WRITE,
     };
-    let told = |error| unreadable(path, &error);
     // SQLite takes a bare name that begins with "file:" for a URI, whatever the flags.
     let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(Path::new(".").join(path), flags).map_err(told)?;
@@ -238,7 +270,28 @@ fn open(path: &Path) -> Result<Connection, String> {
     Ok(connection)
 }
 
+/// Whether we may write neither it nor its folder, or only one of them.
+fn is_out_of_reach(path: &Path) -> bool {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    [folder, path].into_iter().any(|path| matches!(access(path, AccessFlags::W_OK), Err(Errno::EACCES | Errno::EROFS)))
+}
+
+fn immutable_uri(path: &Path) -> String {
+    let mut uri = "file:".to_owned();
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    for &byte in absolute.as_os_str().as_bytes() {
+        match byte {
+            b'/' | b'-' | b'.' | b'_' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => uri.push(byte.into()),
+            other => uri += &format!("%{other:02X}"),
+        }
+    }
+    uri + "?immutable=1"
+}
+
 fn unreadable(path: &Path, error: &rusqlite::Error) -> String {
+    if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) {
+        return format!("{} is damaged ({error}); restore it from a backup", path.display());
+    }
     format!("{} cannot be audited ({error}); give the path of a store that is there and readable", path.display())
 }
 
@@ -411,7 +464,7 @@ mod tests {
         let audited = open(&path).unwrap();
         let checkpointer = Connection::open(&path).unwrap();
         for invariant in INVARIANTS {
-            assert_eq!(broken(&audited, invariant).unwrap(), None);
+            assert_eq!(broken(&audited, invariant.sentence, invariant.offenders).unwrap(), None);
             assert!(store.claim(8).unwrap().is_none());
             // One reader with an open snapshot, and the WAL could not be cut to nothing.
             let busy: i64 = checkpointer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).unwrap();

@@ -20,10 +20,11 @@ use crate::process::NotMeasured;
 use crate::signal::{self, OnInterrupt};
 
 const PREFIX: &str = "durable-admission-run-";
-const LOCK: &str = "lock";
-const LOCK_IN_THE_MAKING: &str = "lock.new";
+// No database's subfolder is called so.
+const LOCK: &str = ".lock";
+const LOCK_IN_THE_MAKING: &str = ".lock.new";
 /// In place of `LOCK` in a folder that is to stay.
-const KEPT: &str = "kept";
+const KEPT: &str = ".kept";
 /// A folder without a lock but with something in it is none that we make; it may go when it has lain still for this long.
 const STALE_AFTER: Duration = Duration::from_secs(60);
 /// SQLite opens no path of more than 512 bytes; what we put below the temporary folder needs some of them.

@@ -17,6 +17,7 @@ use crate::baseline::show::{Extent, Style, render};
 use crate::baseline::splice::splice;
 use crate::baseline::write::canonical;
 use crate::baseline::{emit, show};
+use crate::checkout;
 use crate::command_line::{FormatName, Judging, When};
 use crate::process::NotMeasured;
 use crate::progress::{Progress, say};
@@ -99,7 +100,13 @@ impl Order<'_> {
     }
 
     fn shown_file(&self) -> String {
-        self.file.file_name().unwrap_or(self.file.as_os_str()).to_string_lossy().into_owned()
+        // In the checkout as its readers and their tools know it.
+        let inside = checkout::find().ok().and_then(|checkout| {
+            let (file, checkout) = (fs::canonicalize(&self.file).ok()?, fs::canonicalize(checkout).ok()?);
+            Some(file.strip_prefix(checkout).ok()?.to_owned())
+        });
+        let shown = inside.as_deref().map_or(self.file.file_name().unwrap_or(self.file.as_os_str()), Path::as_os_str);
+        shown.to_string_lossy().into_owned()
     }
 
     fn cannot(&self, why: impl ToString) -> Outcome {

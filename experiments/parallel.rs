@@ -3,14 +3,15 @@
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, Builder};
 
 /// How many threads the machine runs at once.
 pub fn cores() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// Does `work` for every item, in `threads` threads; the results come in the items' order.
+/// Does `work` for every item, in `threads` threads; the results come in the items' order. Where a machine gives no more
+/// threads, those that are there do it all.
 pub fn map<T: Sync, R: Send>(items: &[T], threads: usize, work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::with_capacity(items.len()));
@@ -23,9 +24,12 @@ pub fn map<T: Sync, R: Send>(items: &[T], threads: usize, work: impl Fn(&T) -> R
         }
     };
     thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(work_on);
+        for _ in 1..threads {
+            if Builder::new().spawn_scoped(scope, work_on).is_err() {
+                break;
+            }
         }
+        work_on();
     });
     let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     results.sort_by_key(|(index, _)| *index);

@@ -31,6 +31,7 @@ mod together;
 mod tour;
 mod world;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use serde::Serialize;
@@ -199,7 +200,13 @@ impl Job for AllSweeps {
         for sweep in SWEEPS.iter().filter(|sweep| selected.contains(&sweep.name)) {
             progress.begin(sweep.name);
             let began = Instant::now();
-            let found = Ground::prepare(sweep.name, progress).and_then(|ground| (sweep.run)(&ground));
+            let run = || Ground::prepare(sweep.name, progress).and_then(|ground| (sweep.run)(&ground));
+            // A machine that gives no more threads, for instance.
+            let found = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
+                Err(NotMeasured {
+                    what: "it panicked, as standard error says; run again, and report it if it stays so".to_owned(),
+                })
+            });
             let (run, what) = match found {
                 Ok(Found { figures, broken }) => {
                     measured.push(Member { name: sweep.name.to_owned(), node: described(sweep, figures) });

@@ -115,3 +115,34 @@ fn what_is_no_store_is_exit_2_and_a_sentence_and_nothing_is_created() {
     }
     assert_eq!(names(folder.path()), before);
 }
+
+/// A backup, a read-only mount, somebody else's folder.
+#[test]
+fn a_store_in_a_folder_that_may_not_be_written_is_audited_all_the_same() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("copy");
+    fs::copy(env!("CARGO_BIN_EXE_durable-admission"), &program).expect("a copy");
+    let own = folder.path().join("a store #1%");
+    fs::create_dir(&own).expect("a folder");
+    store(&own).close().expect("closed");
+    for path in [folder.path(), &own] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o555)).expect("set");
+    }
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(&program)
+        .arg("audit")
+        .arg(own.join("own.db"));
+    let output = match command.output() {
+        Ok(output) if nix::unistd::geteuid().is_root() => output,
+        // Who may write nowhere else needs nobody else.
+        Ok(_) | Err(_) => Command::new(&program).arg("audit").arg(own.join("own.db")).output().expect("it starts"),
+    };
+    assert_eq!(output.status.code(), Some(0), "{}{}", text(&output.stdout), text(&output.stderr));
+    assert_eq!(names(&own), ["own.db"]);
+    for path in [folder.path(), &own] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("set");
+    }
+}

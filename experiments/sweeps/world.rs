@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::{self, Display};
+use std::io;
 use std::sync::Arc;
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 
 use serde::Serialize;
 
@@ -269,16 +270,17 @@ fn leave_all<S: Subject>(
             .enumerate()
             .map(|(share, subject)| {
                 let mine = round.clone().skip(share).step_by(threads);
-                scope.spawn(move || {
+                thread::Builder::new().spawn_scoped(scope, move || {
                     let left = |index| (index, leave(world, verbs, subject, visits, index, known));
                     mine.map(left).collect::<Vec<_>>()
                 })
             })
             .collect();
-        workers
-            .into_iter()
-            .map(|worker| worker.join().map_err(|_| "a thread of the sweep panicked".to_owned()))
-            .collect()
+        let joined = |worker: io::Result<ScopedJoinHandle<'_, _>>| match worker {
+            Ok(worker) => worker.join().map_err(|_| "a thread of the sweep panicked".to_owned()),
+            Err(error) => Err(format!("no thread can be started ({error}); raise the limit of processes (ulimit -u)")),
+        };
+        workers.into_iter().map(joined).collect()
     });
     let mut left = Vec::new();
     for share in shares {

@@ -101,7 +101,7 @@ impl Place {
     pub fn until_nobody_holds_what_is_left(&self) {
         let deadline = Instant::now() + PATIENCE;
         let is_held = |name: &String| {
-            let lock = File::open(self.temporary.join(name).join("lock"));
+            let lock = File::open(self.temporary.join(name).join(".lock"));
             lock.is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
         };
         while self.left().iter().any(is_held) {
