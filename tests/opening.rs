@@ -160,6 +160,33 @@ fn another_programs_database_with_a_hot_journal_is_refused_untouched() {
     assert_eq!(entries, ["rain"]);
 }
 
+/// Somebody may be putting the store back into WAL mode; only what is still there at the end of the wait is dead.
+#[test]
+fn a_stores_own_rollback_journal_is_waited_for_and_a_dead_one_is_refused() {
+    let source = Laboratory::new();
+    source.open().close().unwrap();
+    let plain = source.plain();
+    plain.pragma_update_and_check(None, "journal_mode", "delete", |_| Ok(())).unwrap();
+    // A transaction too large for its cache spills into the file, with the old pages in the journal.
+    plain
+        .execute_batch(
+            "PRAGMA cache_size = 1; BEGIN;
+             CREATE TABLE large AS WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 2000)
+                 SELECT hex(randomblob(50)) FROM n;",
+        )
+        .unwrap();
+    let laboratory = Laboratory::new();
+    let journal = source.folder().join("store.db-journal");
+    assert!(Command::new("cp").arg(source.path()).arg(journal).arg(laboratory.folder()).status().unwrap().success());
+    let before = files(laboratory.folder());
+    let options = OpenOptions { busy_timeout: Duration::from_millis(300) };
+    let begun = Instant::now();
+    let refused = Store::open_with(laboratory.path(), &FIXTURE, options).map(drop).unwrap_err();
+    assert!(begun.elapsed() >= options.busy_timeout, "{:?}", begun.elapsed());
+    assert!(refused.to_string().contains("this database has a rollback journal, which a store never has"), "{refused}");
+    assert_eq!(files(laboratory.folder()), before);
+}
+
 #[test]
 fn a_store_of_another_schema_version_is_refused_untouched() {
     for mode in ["wal", "delete"] {
