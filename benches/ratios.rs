@@ -8,7 +8,7 @@ use std::env;
 use std::error::Error;
 use std::fs::{self, File};
 use std::hint::black_box;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -21,19 +21,20 @@ use rusqlite::Connection;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-const SECTIONS: [(&str, Section); 6] = [
+const SECTIONS: [(&str, Section); 7] = [
     ("one-caller", one_caller),
     ("many-callers", many_callers),
     ("processes", processes),
     ("outstanding", outstanding),
     ("ended", ended),
     ("memory", memory),
+    ("peers", peers),
 ];
 
 type Section = fn(&Path) -> Outcome<()>;
 
 const USAGE: &str = "ratios [--folder FOLDER] [SECTION ...]; sections: one-caller, many-callers, processes, \
-                     outstanding, ended, memory. FOLDER has to lie on the disk to be measured";
+                     outstanding, ended, memory, peers. FOLDER has to lie on the disk to be measured";
 
 /// Odd, so that the median is one of them.
 const ROUNDS: usize = 9;
@@ -42,6 +43,12 @@ const CALLERS: usize = 64;
 const PROCESSES: usize = 12;
 const OUTSTANDING: u64 = 1_000_000;
 const ENDED: u64 = 10_000_000;
+const BACKLOGS: [u64; 3] = [0, 20_000, 100_000];
+/// With a limit they count what waits, as admission does; without, they do less, and are quicker.
+const PEERS: [(&str, &str); 4] =
+    [("localqueue", "limited"), ("localqueue", "unlimited"), ("litequeue", "limited"), ("litequeue", "unlimited")];
+/// Tens of milliseconds each, where a peer sorts its whole backlog.
+const PER_PEER_ROUND: usize = 100;
 const TENANT: &str = "tenant";
 const PAYLOAD: &str = "sixty-four bytes of payload, which is neither long nor very short";
 
@@ -195,7 +202,8 @@ fn processes(place: &Path) -> Outcome<()> {
     say("admit, one process", &ones);
     say("admit, twelve processes in sum", &twelves);
     compare("twelve processes / one, in rate", &ones, &twelves);
-    println!("  no lock error within a busy timeout of 60 s");
+    let OpenOptions { busy_timeout } = OpenOptions::default();
+    println!("  no lock error below the busy timeout of {busy_timeout:?}");
     Ok(())
 }
 
@@ -246,6 +254,84 @@ fn memory(place: &Path) -> Outcome<()> {
     }
     println!("  {:.2} × memory, 1,000,000 outstanding / 4", peaks[1] / peaks[0]);
     Ok(())
+}
+
+/// Two queues from PyPI, each commit of theirs synced as ours are, with our backlog.
+fn peers(place: &Path) -> Outcome<()> {
+    for outstanding in BACKLOGS {
+        let place = place.join(outstanding.to_string());
+        fs::create_dir(&place)?;
+        println!(" {outstanding} outstanding");
+        let (mut present, mut absent) = (Vec::new(), Vec::new());
+        for (name, limit) in PEERS {
+            match Peer::start(name, limit, &place, outstanding)? {
+                Ok(peer) => present.push((peer, Vec::new(), Vec::new())),
+                Err(reason) => absent.push(reason),
+            }
+        }
+        // With a limit and without, it is the same word.
+        absent.dedup();
+        absent.iter().for_each(|reason| println!("  {reason}"));
+        if present.is_empty() {
+            return Ok(());
+        }
+        let mut ours = Filled::new(&place, "ours", outstanding, 0)?;
+        let (mut admits, mut cycles) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            admits.push(each(PER_PEER_ROUND, || ours.admit())?);
+            for (peer, puts, _) in &mut present {
+                puts.push(peer.seconds_each("put", PER_PEER_ROUND)?);
+            }
+            cycles.push(each(PER_PEER_ROUND, || claim_and_resolve(&mut ours.store))?);
+            for (peer, _, their_cycles) in &mut present {
+                their_cycles.push(peer.seconds_each("cycle", PER_PEER_ROUND)?);
+            }
+        }
+        say("admit", &admits);
+        say("claim + resolve", &cycles);
+        for (Peer { name, .. }, puts, their_cycles) in &present {
+            say(&format!("{name}, put"), puts);
+            say(&format!("{name}, get + done"), their_cycles);
+            compare(&format!("admit / put of {name}, in rate"), puts, &admits);
+            compare(&format!("claim + resolve / get + done of {name}, in rate"), their_cycles, &cycles);
+        }
+    }
+    Ok(())
+}
+
+/// A queue at work in a Python of its own, which takes the time itself: the pipe is no part of it.
+struct Peer {
+    name: String,
+    process: Process,
+}
+
+impl Peer {
+    /// `Err` within says why there is none here.
+    fn start(name: &str, limit: &str, place: &Path, backlog: u64) -> Outcome<Result<Peer, String>> {
+        let folder = place.join(format!("{name}-{limit}"));
+        fs::create_dir(&folder)?;
+        let mut python = Command::new("python3");
+        python.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/peer.py"));
+        python.args([name, limit]).arg(&folder).arg(backlog.to_string());
+        let mut process = match Process::spawn(&mut python) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Ok(Err(format!("skipped: {name} wants a python3 on the PATH")));
+            }
+            started => started?,
+        };
+        match process.line()?.trim() {
+            "ready" => Ok(Ok(Peer { name: format!("{name} {limit}"), process })),
+            reason if reason.starts_with("skipped: ") => Ok(Err(reason.to_owned())),
+            other => Err(format!("{name} said {other:?}, not \"ready\"; its error stands above").into()),
+        }
+    }
+
+    fn seconds_each(&mut self, work: &str, count: usize) -> Outcome<f64> {
+        self.process.say(&format!("{work} {count}"))?;
+        let line = self.process.line()?;
+        let seconds: f64 = line.trim().parse().map_err(|_| format!("{}: no answer to {work} {count}", self.name))?;
+        Ok(seconds / count as f64)
+    }
 }
 
 /// A store with so many outstanding and so many ended tasks, put there in bulk, with the ledger that they add up to.
@@ -388,7 +474,7 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// This program again, with a share of the work.
+/// Another program with a share of the work, told what to do line by line; this one again, or a peer.
 struct Process {
     child: Child,
     said: BufReader<std::process::ChildStdout>,
@@ -398,11 +484,15 @@ impl Process {
     fn start(path: &Path, count: usize, prefix: &str) -> Outcome<Process> {
         let mut command = Command::new(env::current_exe()?);
         command.arg("--process").arg(path).args([&count.to_string(), prefix]);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let said = BufReader::new(child.stdout.take().ok_or("a process without output")?);
-        let mut process = Process { child, said };
+        let mut process = Process::spawn(&mut command)?;
         process.hear("ready")?;
         Ok(process)
+    }
+
+    fn spawn(command: &mut Command) -> std::io::Result<Process> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let said = BufReader::new(child.stdout.take().ok_or(ErrorKind::BrokenPipe)?);
+        Ok(Process { child, said })
     }
 
     fn say(&mut self, word: &str) -> Outcome<()> {
@@ -431,8 +521,7 @@ impl Drop for Process {
 }
 
 fn process_work(path: &Path, count: usize, prefix: &str) -> Outcome<()> {
-    // SQLite's waiting is not fair: under a slow disk one of twelve may wait for longer than the default.
-    let mut store = Store::open_with(path, &LIMITS, OpenOptions { busy_timeout: Duration::from_secs(60) })?;
+    let mut store = Store::open(path, &LIMITS)?;
     println!("ready");
     if std::io::stdin().lines().next().is_none() {
         return Ok(());

@@ -144,6 +144,10 @@ pub enum Job {
         #[arg(long, conflicts_with_all = ["check", "names"])]
         list: bool,
 
+        /// Of the sweeps that convicted a flaw, play only the quickest, and take the others at their word
+        #[arg(long, requires = "check")]
+        quick: bool,
+
         #[command(flatten)]
         judging: Judging,
     },

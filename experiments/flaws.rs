@@ -109,13 +109,40 @@ pub enum Extent {
     Everything,
     /// The groups, and the sweeps that convicted it when this file was frozen: they still have to.
     Frozen(PathBuf),
+    /// As `Frozen`, but of the sweeps only the quickest; the others are taken at their word.
+    Quick(PathBuf),
 }
+
+/// Sweeps by how soon they convict.
+const QUICKEST_FIRST: [&str; SWEEPS.len()] = [
+    "limits",
+    "audit",
+    "group",
+    "random",
+    "exhaustive",
+    "kill",
+    "fault",
+    "teeth",
+    "power",
+    "snapshot",
+    "histories",
+    "nemesis",
+];
 
 /// Who convicted a flaw, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Convicted {
     groups: BTreeSet<String>,
     sweeps: BTreeSet<String>,
+}
+
+impl Convicted {
+    /// With the quickest of its sweeps alone; and the others.
+    fn quickest(self) -> (Convicted, BTreeSet<String>) {
+        let Convicted { groups, mut sweeps } = self;
+        let quickest = QUICKEST_FIRST.iter().find_map(|name| sweeps.take(*name));
+        (Convicted { groups, sweeps: quickest.into_iter().collect() }, sweeps)
+    }
 }
 
 #[derive(Serialize)]
@@ -143,7 +170,7 @@ impl Job for Gallery {
         let workshop = Workshop::set_up(&self.checkout)?;
         let frozen = match &self.extent {
             Extent::Everything => None,
-            Extent::Frozen(file) => load(file, self.subject()).ok(),
+            Extent::Frozen(file) | Extent::Quick(file) => load(file, self.subject()).ok(),
         };
         let mut measured = Vec::new();
         let mut seen = Vec::new();
@@ -151,7 +178,22 @@ impl Job for Gallery {
             progress.begin(flaw.name);
             let began = Instant::now();
             let before = frozen.as_ref().map(|frozen| convicted_before(frozen, flaw.name));
-            let (run, what) = match workshop.convict(flaw, before.as_ref(), progress) {
+            let (asked, believed) = match (&self.extent, before) {
+                (Extent::Everything, _) | (_, None) => (None, BTreeSet::new()),
+                (Extent::Frozen(_), Some(before)) => (Some(before), BTreeSet::new()),
+                (Extent::Quick(_), Some(before)) => {
+                    let (quickest, others) = before.quickest();
+                    (Some(quickest), others)
+                }
+            };
+            let convicted = workshop.convict(flaw, asked.as_ref(), progress).map(|mut convicted| {
+                // Somebody who was really asked has to have convicted it.
+                if convicted != Convicted::default() {
+                    convicted.sweeps.extend(believed);
+                }
+                convicted
+            });
+            let (run, what) = match convicted {
                 Ok(convicted_by) if convicted_by == Convicted::default() => {
                     (Run::Broken(vec!["nothing convicts it; the harness is to be mended".to_owned()]), "goes free")
                 }
@@ -239,7 +281,7 @@ impl Workshop {
         let mut convicted = Convicted::default();
         say("groups");
         let groups: Vec<&str> = GROUPS.iter().map(|group| group.name).collect();
-        convicted.groups = self.tried(before.map(|before| &before.groups), |_| {
+        convicted.groups = self.tried(before.map(|before| before.groups.clone()), || {
             self.play(&program, &[], &groups, &self.checkout.join("results.json"))
         })?;
         for sweep in &SWEEPS {
@@ -247,10 +289,10 @@ impl Workshop {
             if wanted {
                 say(sweep.name);
                 let frozen = self.checkout.join("experiments").join("sweeps.json");
-                let once = |_| self.play(&program, &["sweep", sweep.name], &[sweep.name], &frozen);
+                let once = || self.play(&program, &["sweep", sweep.name], &[sweep.name], &frozen);
                 let found = match CHANCY.contains(&sweep.name) {
-                    true => self.tried(before.map(|before| &before.sweeps), once)?,
-                    false => once(0)?,
+                    true => self.tried(before.map(|_| BTreeSet::from([sweep.name.to_owned()])), once)?,
+                    false => once()?,
                 };
                 convicted.sweeps.extend(found);
             }
@@ -258,21 +300,22 @@ impl Workshop {
         Ok(convicted)
     }
 
-    /// What convicts every time; or, where it is known who did before, who of them does so once.
+    /// What convicts every time; or, where it is known who did `before`, who of them does so once.
     fn tried(
         &self,
-        before: Option<&BTreeSet<String>>,
-        once: impl Fn(usize) -> Result<BTreeSet<String>, Stop>,
+        before: Option<BTreeSet<String>>,
+        once: impl Fn() -> Result<BTreeSet<String>, Stop>,
     ) -> Result<BTreeSet<String>, Stop> {
-        let mut found = once(0)?;
-        for number in 1..TRIES {
-            match before {
+        let mut found = once()?;
+        for _ in 1..TRIES {
+            match &before {
+                None if found.is_empty() => break,
                 None => {
-                    let again = once(number)?;
+                    let again = once()?;
                     found.retain(|name| again.contains(name));
                 }
                 Some(before) if before.is_subset(&found) => break,
-                Some(_) => found.extend(once(number)?),
+                Some(_) => found.extend(once()?),
             }
         }
         if let Some(before) = before {
@@ -398,6 +441,24 @@ fn mirror(checkout: &Path, tree: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_sweep_has_its_place_among_the_quickest() {
+        let mut ordered = QUICKEST_FIRST;
+        ordered.sort_unstable();
+        let mut table = SWEEPS.map(|sweep| sweep.name);
+        table.sort_unstable();
+        assert_eq!(ordered, table);
+    }
+
+    #[test]
+    fn the_quickest_is_asked_and_the_others_are_believed() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
+        let before = Convicted { groups: names(&["a"]), sweeps: names(&["power", "random", "nemesis"]) };
+        let (quickest, others) = before.quickest();
+        assert_eq!(quickest, Convicted { groups: names(&["a"]), sweeps: names(&["random"]) });
+        assert_eq!(others, names(&["nemesis", "power"]));
+    }
 
     #[test]
     fn every_patch_is_in_the_table_and_says_what_is_wrong_and_who_shipped_it() {

@@ -98,7 +98,7 @@ fn main() -> ExitCode {
             carry_out_job(&AllSweeps, selected.collect(), "experiments/sweeps.json", &judging)
         }
         Some(Job::Flaws { list: true, .. }) => print(&table(FLAWS.iter().map(|flaw| (flaw.name, flaw.wrong())))),
-        Some(Job::Flaws { names, judging, .. }) => try_flaws(&names, &judging),
+        Some(Job::Flaws { names, quick, judging, .. }) => try_flaws(&names, quick, &judging),
         Some(Job::SqlMutants { list: true, .. }) => list_sql_mutants(),
         Some(Job::SqlMutants { names, judging, .. }) => try_sql_mutants(&names, &judging),
         None if command_line.list => print(&table(GROUPS.iter().map(|group| (group.name, group.shows)))),
@@ -186,15 +186,17 @@ fn play_groups(command_line: &CommandLine) -> ExitCode {
     carry_out_job(&ScenarioGroups::new(databases), selected.collect(), "results.json", &command_line.judging)
 }
 
-fn try_flaws(names: &[String], judging: &Judging) -> ExitCode {
+fn try_flaws(names: &[String], quick: bool, judging: &Judging) -> ExitCode {
     const FROZEN: &str = "experiments/flaws/matrix.json";
     let checkout = match checkout::find() {
         Ok(checkout) => checkout,
         Err(sentence) => return complain(CANNOT, &sentence),
     };
-    let extent = match judging.check {
-        true => Extent::Frozen(judging.results.clone().unwrap_or_else(|| checkout.join(FROZEN))),
-        false => Extent::Everything,
+    let frozen = judging.results.clone().unwrap_or_else(|| checkout.join(FROZEN));
+    let extent = match (judging.check, quick) {
+        (true, true) => Extent::Quick(frozen),
+        (true, false) => Extent::Frozen(frozen),
+        (false, _) => Extent::Everything,
     };
     let selected = FLAWS.iter().map(|flaw| flaw.name).filter(|name| names.iter().any(|named| named == name)).collect();
     carry_out_job(&Gallery { checkout, extent }, selected, FROZEN, judging)

@@ -121,8 +121,8 @@ impl Company {
 /// Carries out all of them in one transaction; on return it is durable. The boundaries behind its COMMIT are
 /// left to cross. `Err` is the answer to each of them.
 pub(crate) fn commit<O: Observer>(store: &mut Store<O>, requests: &mut [Box<dyn Asked<O>>]) -> Result<Vec<Boundary>> {
-    store.wal.keep_bounded(&store.connection);
-    let write = Write::begin(&store.connection)?;
+    store.wal.keep_bounded(&store.connection, store.busy_timeout);
+    let write = Write::begin(&store.connection, store.busy_timeout)?;
     let company = if requests.len() == 1 { Company::Alone } else { Company::Shared };
     let mut endings = Vec::with_capacity(requests.len());
     for request in requests {

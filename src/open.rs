@@ -66,7 +66,7 @@ pub(crate) fn open(path: &Path, limits: &Limits, options: OpenOptions) -> Result
     match found {
         Found::Store => {}
         Found::Blank => {
-            initialise(&connection, limits)?;
+            initialise(&connection, limits, options.busy_timeout)?;
             // Somebody else may have been faster, and not one of us.
             look(path, &connection)?;
         }
@@ -308,8 +308,8 @@ fn journal_mode_wal(connection: &Connection) -> rusqlite::Result<String> {
 }
 
 /// One transaction: after a crash there is all of it or a blank file, and the next open starts again.
-fn initialise(connection: &Connection, limits: &Limits) -> Result<()> {
-    let write = Write::begin(connection)?;
+fn initialise(connection: &Connection, limits: &Limits, patience: Duration) -> Result<()> {
+    let write = Write::begin(connection, patience)?;
     let objects: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     if objects > 0 {
         return write.roll_back();
@@ -364,7 +364,7 @@ mod tests {
         let mut connection = Connection::open_in_memory().unwrap();
         for made in ["anew", "by somebody faster"] {
             let ear = Ear::on(&mut connection);
-            initialise(&connection, &LIMITS).unwrap();
+            initialise(&connection, &LIMITS, Duration::ZERO).unwrap();
             let statements = ear.off(&mut connection);
             assert_is_immediate(made, &statements);
         }

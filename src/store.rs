@@ -1,4 +1,5 @@
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rusqlite::Connection;
 
@@ -16,6 +17,7 @@ pub struct Store<O = ()> {
     pub(crate) connection: Connection,
     pub(crate) path: PathBuf,
     pub(crate) limits: Limits,
+    pub(crate) busy_timeout: Duration,
     pub(crate) observer: O,
     pub(crate) wal: Wal,
 }
@@ -40,14 +42,16 @@ impl Store {
             connection,
             path: path.as_ref().to_owned(),
             limits: *limits,
+            busy_timeout: options.busy_timeout,
             observer: (),
-            wal: Wal::new(options.busy_timeout),
+            wal: Wal::new(),
         })
     }
 
     /// The same store, telling `observer` of each crash boundary that its verbs cross.
     pub fn observed_by<O: Observer>(self, observer: O) -> Store<O> {
-        Store { connection: self.connection, path: self.path, limits: self.limits, observer, wal: self.wal }
+        let Store { connection, path, limits, busy_timeout, observer: (), wal } = self;
+        Store { connection, path, limits, busy_timeout, observer, wal }
     }
 }
 

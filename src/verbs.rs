@@ -74,8 +74,8 @@ impl<O: Observer> Store<O> {
 
     /// One verb in a transaction of its own.
     fn write<A: Answer>(&mut self, verb: impl FnOnce(&Connection, &Limits, &mut O) -> Result<A>) -> Result<A> {
-        self.wal.keep_bounded(&self.connection);
-        let write = Write::begin(&self.connection)?;
+        self.wal.keep_bounded(&self.connection, self.busy_timeout);
+        let write = Write::begin(&self.connection, self.busy_timeout)?;
         let answer = verb(&self.connection, &self.limits, &mut self.observer)?;
         write.end(&mut self.observer, answer.ending())?;
         Ok(answer)

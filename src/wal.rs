@@ -33,19 +33,18 @@ const PATIENCE: Duration = Duration::from_millis(50);
 ///
 /// All this happens before a transaction begins, and a failure is silent: it is no answer to any request.
 pub(crate) struct Wal {
-    busy_timeout: Duration,
     commits_until_look: u32,
     /// Pages at which the next attempt is due.
     attempt_at: i64,
 }
 
 impl Wal {
-    pub(crate) fn new(busy_timeout: Duration) -> Self {
-        Wal { busy_timeout, commits_until_look: COMMITS_PER_LOOK, attempt_at: BOUND_PAGES }
+    pub(crate) fn new() -> Self {
+        Wal { commits_until_look: COMMITS_PER_LOOK, attempt_at: BOUND_PAGES }
     }
 
     /// To be called outside of a transaction, before each that writes.
-    pub(crate) fn keep_bounded(&mut self, connection: &Connection) {
+    pub(crate) fn keep_bounded(&mut self, connection: &Connection, busy_timeout: Duration) {
         self.commits_until_look -= 1;
         if self.commits_until_look > 0 {
             return;
@@ -56,14 +55,14 @@ impl Wal {
             self.attempt_at = BOUND_PAGES;
         } else if pages >= self.attempt_at {
             self.attempt_at = pages.saturating_mul(2);
-            if connection.busy_timeout(PATIENCE.min(self.busy_timeout)).is_ok()
+            if connection.busy_timeout(PATIENCE.min(busy_timeout)).is_ok()
                 && let Ok(left) = checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
                 && left.in_database > left.pages / 2
             {
                 self.attempt_at = pages.saturating_add(PAGES_TO_NEXT_ATTEMPT);
             }
             // Fails only on a timeout that opening has refused.
-            let _ = connection.busy_timeout(self.busy_timeout);
+            let _ = connection.busy_timeout(busy_timeout);
         }
     }
 }

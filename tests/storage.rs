@@ -38,6 +38,26 @@ fn sixteen_writers_wait_for_each_other_and_none_is_told_busy() {
     assert_eq!(snapshot.effects, done as u64);
 }
 
+/// The lock is free for moments only, as each commit syncs and its writer comes back at once.
+#[test]
+fn twelve_writers_on_a_disk_that_syncs_are_all_answered_within_the_default_busy_timeout() {
+    const EACH: u64 = 400;
+    let laboratory = Laboratory::with(ROOMY);
+    let mut workers: Vec<Worker> = (0..12).map(|_| Worker::start()).collect();
+    for worker in &mut workers {
+        assert_eq!(worker.ask(worker::open_by_default(&laboratory.path(), &ROOMY)), "opened");
+    }
+    for (place, worker) in workers.iter_mut().enumerate() {
+        worker.tell(json!(["admit_many", format!("writer-{place}"), EACH]));
+    }
+    for worker in &mut workers {
+        assert_eq!(worker.hear(), "admitted");
+    }
+    workers.into_iter().for_each(Worker::end);
+    let snapshot = laboratory.open().snapshot().unwrap();
+    assert_eq!((snapshot.intents, snapshot.usage), (12 * EACH, laboratory.recomputed_usage()));
+}
+
 #[test]
 fn a_reader_left_open_lets_the_wal_grow_and_its_end_bounds_it_again() {
     let laboratory = Laboratory::fast(ROOMY);

@@ -134,7 +134,7 @@ impl Job for SqlMutants {
         let bench = Bench::set_up(self)?;
         let frozen = match &self.extent {
             Extent::Everything => None,
-            Extent::Frozen(file) => load(file, self.subject()).ok(),
+            Extent::Frozen(file) | Extent::Quick(file) => load(file, self.subject()).ok(),
         };
         let mut measured = Vec::new();
         let mut seen = Vec::new();
@@ -143,8 +143,8 @@ impl Job for SqlMutants {
             let before = frozen.as_ref().and_then(|frozen| convicted_before(frozen, mutant.name));
             let equivalent = EQUIVALENT.iter().find(|(name, _)| *name == mutant.name).map(|(_, why)| *why);
             let fate = match (equivalent, &self.extent) {
-                (Some(_), Extent::Frozen(_)) => Ok(Convicted::default()),
-                (Some(_), Extent::Everything) | (None, Extent::Everything | Extent::Frozen(_)) => {
+                (Some(_), Extent::Frozen(_) | Extent::Quick(_)) => Ok(Convicted::default()),
+                (Some(_), Extent::Everything) | (None, Extent::Everything | Extent::Frozen(_) | Extent::Quick(_)) => {
                     bench.convict(mutant, before.as_ref())
                 }
             };

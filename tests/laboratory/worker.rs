@@ -117,6 +117,13 @@ pub fn admit(request_id: &str, tenant: &str, payload: &str) -> Value {
     json!(["admit", request_id, tenant, payload])
 }
 
+/// With the busy timeout that a store has by default.
+pub fn open_by_default(path: &Path, limits: &Limits) -> Value {
+    let mut command = open(path, limits);
+    command[0] = json!("open_by_default");
+    command
+}
+
 /// The worker's whole work. In an ordinary test run there is no role, and nothing happens.
 pub fn serve() {
     if std::env::var_os(ROLE).is_none() {
@@ -142,6 +149,11 @@ fn obey(store: &mut Option<Store>, command: &[Value]) -> Result<String, Error> {
         // Patient: many workers on few cores, and a busy answer here would be no finding.
         let options = OpenOptions { busy_timeout: Duration::from_secs(40) };
         *store = Some(Store::open_with(PathBuf::from(text(1)), &limits, options)?);
+        return Ok("opened".to_owned());
+    }
+    if text(0) == "open_by_default" {
+        let limits = limits((amount(2), amount(3)), (amount(4), amount(5)), amount(6));
+        *store = Some(Store::open(text(1), &limits)?);
         return Ok("opened".to_owned());
     }
     if text(0) == "close" {
@@ -174,6 +186,13 @@ fn obey(store: &mut Option<Store>, command: &[Value]) -> Result<String, Error> {
         "usage" => {
             let usage = store.usage()?;
             format!("{} {}", usage.count, usage.bytes)
+        }
+        "admit_many" => {
+            for number in 0..amount(2) {
+                let request_id = format!("{}-{number}", text(1));
+                let _ = store.admit(Request { request_id: &request_id, tenant: "tenant", payload: "work" })?;
+            }
+            "admitted".to_owned()
         }
         // The whole life of `amount` tasks, by all six verbs.
         "churn" => {
