@@ -27,6 +27,7 @@ mod perform;
 mod recovery;
 mod reopen;
 mod stage;
+mod together;
 mod tour;
 mod world;
 

@@ -209,7 +209,7 @@ fn measure(ground: &Ground<'_>, scene: &'static Scene) -> Result<Result<Measured
     let mut store = None;
     let asked = match &prepared.asked {
         Asked::Open => Ok((Totals([0; Call::ALL.len()]), Asked::Open)),
-        Asked::Verb(_) => Asked::Open
+        Asked::Verb(_) | Asked::Together(_) => Asked::Open
             .put(&path, OpenOptions::default(), &mut store)
             .map(|_| (Totals::of(&recorder), prepared.asked.clone())),
     };
@@ -421,7 +421,7 @@ impl Run<'_> {
             }
         }
         if after.is_empty() && self.broken.is_none() {
-            let legal: Vec<&str> = steps.iter().map(|(_, said)| said.name()).collect();
+            let legal: Vec<String> = steps.iter().map(|(_, said)| said.name()).collect();
             self.broken = Some(format!("{asked:?} said {}; legal is {}", reply.name(), legal.join(" or ")));
         }
         self.past.append(&mut self.possible);

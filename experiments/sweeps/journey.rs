@@ -2,13 +2,16 @@
 
 use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
+use std::slice;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use durable_admission::Store;
 use rusqlite::Connection;
 
 use super::ground::Ground;
 use super::perform::{Said, perform};
+use super::together::{Heard, Together};
 use super::tour::tour;
 use crate::disk::log::{Entry, Log};
 use crate::disk::plan::Plan;
@@ -25,15 +28,21 @@ pub enum Connections {
     Kept,
     /// Each verb opens the store and closes it, and closing checkpoints and deletes the WAL.
     OnePerVerb,
+    /// One, shared by callers that come in groups, each of which is one commit. Else as `Kept`.
+    Shared,
 }
 
 impl Connections {
-    pub const BOTH: [Connections; 2] = [Connections::Kept, Connections::OnePerVerb];
+    pub const ALL: [Connections; 3] = [Connections::Kept, Connections::OnePerVerb, Connections::Shared];
+
+    /// What one caller does: a step for each verb.
+    pub const OF_ONE_CALLER: [Connections; 2] = [Connections::Kept, Connections::OnePerVerb];
 
     pub fn name(self) -> &'static str {
         match self {
             Connections::Kept => "kept",
             Connections::OnePerVerb => "one_per_verb",
+            Connections::Shared => "shared",
         }
     }
 }
@@ -43,6 +52,8 @@ impl Connections {
 pub enum Step {
     Init,
     Verb(Verb),
+    /// One commit: there is no state between its verbs that a disk may hold.
+    Group(Vec<Verb>),
     Checkpoint(Checkpoint),
     Close,
 }
@@ -54,6 +65,9 @@ pub enum Checkpoint {
     Passive,
     Truncate,
 }
+
+/// How many verbs of the tour are asked together, one group after the other. Groups end where checkpoints are due.
+const GROUPS: [usize; 7] = [3, 4, 3, 3, 3, 3, 3];
 
 /// With a kept connection, after so many verbs of the tour.
 const CHECKPOINTS: [(usize, Checkpoint); 3] =
@@ -72,8 +86,28 @@ impl Step {
             Step::Verb(Verb::CancelUnstarted { .. }) => "cancel",
             Step::Verb(Verb::Status { .. }) => "status",
             Step::Verb(Verb::Snapshot) => "snapshot",
+            Step::Group(_) => "group",
             Step::Checkpoint(_) => "checkpoint",
             Step::Close => "close",
+        }
+    }
+}
+
+impl Step {
+    /// What is asked of the store by its verbs.
+    pub fn verbs(&self) -> &[Verb] {
+        match self {
+            Step::Verb(verb) => slice::from_ref(verb),
+            Step::Group(verbs) => verbs,
+            Step::Init | Step::Checkpoint(_) | Step::Close => &[],
+        }
+    }
+
+    /// How many callers wait for an answer.
+    pub fn requests(&self) -> usize {
+        match self {
+            Step::Group(verbs) => verbs.len(),
+            Step::Init | Step::Verb(_) | Step::Checkpoint(_) | Step::Close => 1,
         }
     }
 }
@@ -91,6 +125,10 @@ impl Display for Step {
             Step::Verb(Verb::Redrive { token }) => write!(out, "{kind} {:?}.{}", token.request_id, token.generation),
             Step::Verb(Verb::CancelUnstarted { request_id } | Verb::Status { request_id }) => {
                 write!(out, "{kind} {request_id:?}")
+            }
+            Step::Group(verbs) => {
+                let verbs: Vec<_> = verbs.iter().map(|verb| Step::Verb(verb.clone()).to_string()).collect();
+                write!(out, "{kind} of ({})", verbs.join("; "))
             }
             Step::Checkpoint(Checkpoint::Passive) => write!(out, "{kind}, passive"),
             Step::Checkpoint(Checkpoint::Truncate) => write!(out, "{kind}, truncating"),
@@ -153,17 +191,22 @@ pub struct Marks {
 
 impl Marks {
     fn of(log: &Log) -> Marks {
-        let counted = |is_mark: fn(&Entry) -> bool| {
-            let mut sum = 0;
+        // One of a group stands for the group.
+        let counted = |marked: fn(&Entry) -> Option<u64>| {
+            let mut steps = 0;
             let after = log.entries.iter().map(|entry| {
-                sum += usize::from(is_mark(entry));
-                sum
+                steps = marked(entry).map_or(steps, |step| steps.max(step as usize + 1));
+                steps
             });
             [0].into_iter().chain(after).collect()
         };
         Marks {
-            called: counted(|entry| matches!(entry, Entry::Called { .. })),
-            acknowledged: counted(|entry| matches!(entry, Entry::Acknowledged { .. })),
+            called: counted(|entry| if let Entry::Called { request } = entry { Some(*request) } else { None }),
+            acknowledged: counted(
+                |entry| {
+                    if let Entry::Acknowledged { request, .. } = entry { Some(*request) } else { None }
+                },
+            ),
         }
     }
 }
@@ -178,12 +221,20 @@ impl Journey {
         let path = ground.folder.database(connections.name())?;
         let not_recorded = |why: String| NotMeasured { what: format!("{}: no run to look at: {why}", path.display()) };
         let recorder = Recorder::new(&path, Plan::NOTHING).map_err(|error| not_recorded(error.to_string()))?;
-        let mut driver = Driver { recorder, path: path.clone(), store: None, steps: Vec::new(), states: vec![None] };
+        let mut driver = Driver {
+            recorder,
+            path: path.clone(),
+            store: None,
+            together: None,
+            under_way: Arc::default(),
+            steps: Vec::new(),
+            states: vec![None],
+        };
         let driven = {
             let _shim = vfs::register().map_err(not_recorded)?;
             let _recording = vfs::record(&driver.recorder);
             let driven = driver.drive(connections);
-            driver.store = None;
+            (driver.store, driver.together) = (None, None);
             driven
         };
         driven.map_err(|amiss| match amiss {
@@ -213,47 +264,60 @@ struct Driver {
     recorder: Arc<Recorder>,
     path: PathBuf,
     store: Option<Store>,
+    together: Option<Together>,
+    /// The step that is.
+    under_way: Arc<AtomicU64>,
     steps: Vec<Step>,
     states: Vec<Option<State>>,
 }
 
+/// What the model holds after a step, and what each of its callers heard.
+type Taken = (Option<State>, Vec<&'static str>);
+
 impl Driver {
     fn drive(&mut self, connections: Connections) -> Result<(), Amiss> {
-        let close_after_each = |driver: &mut Driver| match connections {
-            Connections::Kept => Ok(()),
-            Connections::OnePerVerb => driver.close(),
-        };
         self.step(Step::Init, |driver| {
             driver.open()?;
-            Ok((Some(State::default()), "opened"))
+            Ok((Some(State::default()), vec!["opened"]))
         })?;
-        close_after_each(self)?;
-        for (number, verb) in tour().into_iter().enumerate() {
-            self.step(Step::Verb(verb.clone()), |driver| driver.perform(&verb))?;
-            close_after_each(self)?;
-            let due = CHECKPOINTS.iter().find(|(after, _)| *after == number + 1);
-            if let (Connections::Kept, Some((_, checkpoint))) = (connections, due) {
-                self.checkpoint(*checkpoint)?;
-            }
-        }
         match connections {
-            Connections::Kept => self.close(),
-            Connections::OnePerVerb => Ok(()),
+            Connections::Kept => {
+                for (number, verb) in tour().into_iter().enumerate() {
+                    self.step(Step::Verb(verb.clone()), |driver| driver.perform(&verb))?;
+                    self.checkpoint_if_due(number + 1)?;
+                }
+                self.close()
+            }
+            Connections::OnePerVerb => {
+                self.close()?;
+                for verb in tour() {
+                    self.step(Step::Verb(verb.clone()), |driver| driver.perform(&verb))?;
+                    self.close()?;
+                }
+                Ok(())
+            }
+            Connections::Shared => {
+                self.share()?;
+                let mut asked = 0;
+                for group in groups() {
+                    asked += group.len();
+                    self.step(Step::Group(group.clone()), |driver| driver.perform_together(&group))?;
+                    self.checkpoint_if_due(asked)?;
+                }
+                self.close()
+            }
         }
     }
 
-    fn step(
-        &mut self,
-        step: Step,
-        take: impl FnOnce(&mut Driver) -> Result<(Option<State>, &'static str), Amiss>,
-    ) -> Result<(), Amiss> {
+    fn step(&mut self, step: Step, take: impl FnOnce(&mut Driver) -> Result<Taken, Amiss>) -> Result<(), Amiss> {
         let number = self.steps.len() as u64;
-        self.recorder.called(number);
-        let (state, answer) = take(self).map_err(|amiss| match amiss {
+        self.under_way.store(number, Ordering::SeqCst);
+        (0..step.requests()).for_each(|_| self.recorder.called(number));
+        let (state, answers) = take(self).map_err(|amiss| match amiss {
             Amiss::Disagrees(why) => Amiss::Disagrees(format!("{step}: {why}")),
             Amiss::Failed(why) => Amiss::Failed(format!("{step}: {why}")),
         })?;
-        self.recorder.acknowledged(number, answer);
+        answers.into_iter().for_each(|answer| self.recorder.acknowledged(number, answer));
         self.steps.push(step);
         self.states.push(state);
         Ok(())
@@ -268,35 +332,79 @@ impl Driver {
         Ok(())
     }
 
-    fn perform(&mut self, verb: &Verb) -> Result<(Option<State>, &'static str), Amiss> {
+    /// An answer before its COMMIT is marked there and then, by the thread that records.
+    fn share(&mut self) -> Result<(), String> {
+        let Some(store) = self.store.take() else { return Err("no store".to_owned()) };
+        let (recorder, under_way) = (Arc::clone(&self.recorder), Arc::clone(&self.under_way));
+        let early = move || recorder.acknowledged(under_way.load(Ordering::SeqCst), "an answer before its COMMIT");
+        let together = Together::of(store, Arc::<Heard>::default(), Some(Box::new(early)));
+        self.together = Some(together.map_err(|error| error.to_string())?);
+        Ok(())
+    }
+
+    fn perform_together(&mut self, verbs: &[Verb]) -> Result<Taken, Amiss> {
+        let Some(together) = &self.together else { return Err("no store is shared".to_owned().into()) };
+        let mut state = self.now().unwrap_or_default();
+        let said = together.ask(verbs)?;
+        let mut answers = Vec::new();
+        for (verb, said) in verbs.iter().zip(said) {
+            let (after, answer) = as_the_model(&state, verb, said)?;
+            state = after;
+            answers.push(answer);
+        }
+        Ok((Some(state), answers))
+    }
+
+    fn perform(&mut self, verb: &Verb) -> Result<Taken, Amiss> {
         if self.store.is_none() {
             self.open()?;
         }
         let Some(store) = &mut self.store else { return Err("no store".to_owned().into()) };
         let before = self.states.last().cloned().flatten().unwrap_or_default();
-        let (after, expected) =
-            step(&FIXTURE, &before, verb).map_err(|error| format!("the model says {}", error.name()))?;
-        match perform(store, verb) {
-            Said::Heard(Ok(answer)) if answer == expected => Ok((Some(after), answer.name())),
-            Said::Heard(heard) => Err(Amiss::Disagrees(format!("{heard:?}, and the model says {expected:?}"))),
-            Said::Failed(error) => Err(Amiss::Failed(error.to_string())),
-        }
+        let (after, answer) = as_the_model(&before, verb, perform(store, verb))?;
+        Ok((Some(after), vec![answer]))
     }
 
     fn close(&mut self) -> Result<(), Amiss> {
-        self.step(Step::Close, |driver| match driver.store.take().map(Store::close) {
-            None => Err("was closed before".to_owned().into()),
-            Some(Err(error)) => Err(error.to_string().into()),
-            Some(Ok(())) => Ok((driver.now(), "closed")),
+        self.step(Step::Close, |driver| {
+            let store = driver.store.take().map(Store::close);
+            match store.or_else(|| driver.together.take().map(Together::close)) {
+                None => Err("was closed before".to_owned().into()),
+                Some(Err(error)) => Err(error.to_string().into()),
+                Some(Ok(())) => Ok((driver.now(), vec!["closed"])),
+            }
         })
+    }
+
+    fn checkpoint_if_due(&mut self, verbs: usize) -> Result<(), Amiss> {
+        match CHECKPOINTS.iter().find(|(after, _)| *after == verbs) {
+            Some((_, checkpoint)) => self.checkpoint(*checkpoint),
+            None => Ok(()),
+        }
     }
 
     /// From a connection of the laboratory's own, beside the store's.
     fn checkpoint(&mut self, checkpoint: Checkpoint) -> Result<(), Amiss> {
         self.step(Step::Checkpoint(checkpoint), |driver| {
             write_back(&driver.path, checkpoint)?;
-            Ok((driver.now(), "checkpointed"))
+            Ok((driver.now(), vec!["checkpointed"]))
         })
+    }
+}
+
+/// The tour, cut into [`GROUPS`].
+fn groups() -> Vec<Vec<Verb>> {
+    let mut rest = tour().into_iter();
+    GROUPS.map(|verbs| rest.by_ref().take(verbs).collect()).into()
+}
+
+/// The model's state and answer, if that is what was heard.
+fn as_the_model(before: &State, verb: &Verb, said: Said) -> Result<(State, &'static str), Amiss> {
+    let (after, expected) = step(&FIXTURE, before, verb).map_err(|error| format!("the model says {}", error.name()))?;
+    match said {
+        Said::Heard(Ok(answer)) if answer == expected => Ok((after, answer.name())),
+        Said::Heard(heard) => Err(Amiss::Disagrees(format!("{heard:?}, and the model says {expected:?}"))),
+        Said::Failed(error) => Err(Amiss::Failed(error.to_string())),
     }
 }
 
@@ -330,7 +438,7 @@ mod tests {
     /// Two folders with names of other lengths; other tests use SQLite meanwhile, so the salts may differ.
     #[test]
     fn two_runs_have_the_same_calls_and_the_same_counts() {
-        for connections in Connections::BOTH {
+        for connections in Connections::ALL {
             let [one, other] = [(); 2].map(|()| {
                 let ground = Ground::prepare("test", &Progress::Quiet).expect("a folder");
                 Journey::record(&ground, connections).expect("records")
@@ -351,5 +459,23 @@ mod tests {
         assert_eq!((syncs(SyncPurpose::Checkpoint), syncs(SyncPurpose::WalHeader)), (CHECKPOINTS.len() + 1, 4));
         assert!(journey.log.entries.iter().any(|entry| matches!(entry, Entry::Truncate { len: 0, .. })));
         assert_eq!(journey.marks.acknowledged.last(), Some(&journey.steps.len()));
+    }
+
+    /// A commit is one sync of the WAL's frames; that no verb is left over, and that each group ends in one commit.
+    #[test]
+    fn the_groups_are_the_tour_and_each_is_one_commit() {
+        assert_eq!(groups().concat(), tour());
+        let ground = Ground::prepare("test", &Progress::Quiet).expect("a folder");
+        let journey = Journey::record(&ground, Connections::Shared).expect("records");
+        let (mut step, mut commits) = (0, vec![0; journey.steps.len()]);
+        for entry in &journey.log.entries {
+            match entry {
+                Entry::Called { request } => step = *request as usize,
+                Entry::Sync { purpose: SyncPurpose::Commit, .. } => commits[step] += 1,
+                _ => {}
+            }
+        }
+        let of_groups: Vec<_> = journey.steps.iter().zip(commits).filter(|(step, _)| step.kind() == "group").collect();
+        assert_eq!(of_groups.iter().map(|(_, commits)| *commits).collect::<Vec<_>>(), vec![1; GROUPS.len()]);
     }
 }

@@ -7,19 +7,23 @@ use std::fmt;
 use std::mem;
 use std::path::Path;
 use std::str::FromStr;
+use std::sync::Arc;
 
-use durable_admission::OpenOptions;
+use durable_admission::{OpenOptions, Store};
 use serde::{Serialize, Serializer};
 
 use super::aftermath::{ask_again, look_and_audit, remove_folder_of};
 use super::ground::Ground;
-use super::stage::{Asked, Left, Prepared, STAGES, Stage, lay_out, told};
+use super::perform::{Said, library_limits};
+use super::stage::{Asked, GROUPS, Left, Prepared, Reply, STAGES, Stage, lay_out, told};
+use super::together::{Heard, Together};
 use super::{Found, Replay};
 use crate::child::{self, deadline};
 use crate::disk::log::{Entry, Log};
 use crate::disk::plan::{Call, Plan, Side};
 use crate::disk::recorder::Recorder;
 use crate::disk::vfs;
+use crate::model::FIXTURE;
 use crate::process::{Child, NotMeasured, PLANNED_EXIT_CODE, PlannedDeath, die_at, tell_parent};
 
 /// How the store is found, and how the child that asked its verb ends if nothing kills it.
@@ -31,32 +35,36 @@ pub enum Form {
     Kept,
     /// As `Kept`, with a log so long that the verb's COMMIT checkpoints.
     Checkpointing,
+    /// As `Kept`, asked by two callers in one commit.
+    Group,
 }
 
 impl Form {
-    const ALL: [Form; 3] = [Form::Closing, Form::Kept, Form::Checkpointing];
+    const ALL: [Form; 4] = [Form::Closing, Form::Kept, Form::Checkpointing, Form::Group];
 
     fn name(self) -> &'static str {
         match self {
             Form::Closing => "closing",
             Form::Kept => "kept",
             Form::Checkpointing => "checkpointing",
+            Form::Group => "group",
         }
     }
 
     fn left(self) -> Left {
         match self {
             Form::Closing => Left::AtRest,
-            Form::Kept => Left::ByDeath,
+            Form::Kept | Form::Group => Left::ByDeath,
             Form::Checkpointing => Left::WithLongWal,
         }
     }
 
-    /// Where there is no store yet, nobody has left one.
-    fn of(stage: &Stage) -> &'static [Form] {
-        match stage.asked() {
-            Asked::Open => &[Form::Closing],
-            Asked::Verb(_) => &Form::ALL,
+    /// What the verb of this name is played on, if it is played in this form. Where there is no store yet, nobody has left one.
+    fn stage(self, name: &str) -> Option<&'static Stage> {
+        match self {
+            Form::Closing => Stage::named(name),
+            Form::Kept | Form::Checkpointing => Stage::named(name).filter(|stage| stage.asked() != Asked::Open),
+            Form::Group => GROUPS.iter().find(|stage| stage.name == name),
         }
     }
 }
@@ -66,6 +74,16 @@ impl Form {
 pub struct Scene {
     stage: &'static Stage,
     form: Form,
+}
+
+impl Scene {
+    fn all() -> Vec<Scene> {
+        let forms_of = |stage: &Stage| {
+            let name = stage.name;
+            Form::ALL.into_iter().filter_map(move |form| Some(Scene { stage: form.stage(name)?, form }))
+        };
+        STAGES.iter().flat_map(forms_of).collect()
+    }
 }
 
 /// Where to die. As text `7.before`; the first call is 1.
@@ -110,8 +128,7 @@ enum Fate {
 
 pub fn sweep(ground: &Ground<'_>) -> Result<Found, NotMeasured> {
     let _shim = vfs::register().map_err(|what| NotMeasured { what })?;
-    let scenes: Vec<Scene> =
-        STAGES.iter().flat_map(|stage| Form::of(stage).iter().map(move |&form| Scene { stage, form })).collect();
+    let scenes = Scene::all();
     let mut figures = Figures::default();
     let mut broken = Vec::new();
     let mut points = Vec::new();
@@ -192,7 +209,7 @@ fn measure(ground: &Ground<'_>, scene: Scene) -> Result<Result<Measured, String>
     let mut child = Child::spawn(&child::victim(&path, &scene.to_string(), None)?)?;
     let answer = child.expect_line(deadline())?;
     let expected = prepared.reply.name();
-    if child::answer_in(&answer) != Some(expected) {
+    if child::answer_in(&answer) != Some(&expected) {
         return Ok(Err(format!("{scene}: undisturbed the child said {answer:?}, not the answer {expected:?}")));
     }
     let calls = child.expect_line(deadline())?;
@@ -237,9 +254,12 @@ impl Measured {
         let path = ground.folder.database(&name)?;
         lay_out(&self.prepared.files, &path)?;
         let mut child = Child::spawn(&child::victim(&path, &self.scene.to_string(), Some(&place.to_string()))?)?;
-        let answered = place.at > self.before_answer;
+        let mut answered = place.at > self.before_answer;
         if answered {
-            child.expect(&child::answer_line(self.prepared.reply.name()), deadline())?;
+            child.expect(&child::answer_line(&self.prepared.reply.name()), deadline())?;
+        } else if self.scene.form == Form::Group {
+            // An answer that came before the COMMIT is as good as any.
+            answered = child.expect_line(deadline())? == EARLY;
         }
         match point {
             Some(_) => {
@@ -309,9 +329,14 @@ pub fn be_killed(store: &Path, scene: Scene, place: Option<Place>) -> Result<(),
     let _shim = vfs::register()?;
     let plan = place.map_or(Plan::NOTHING, |place| Plan::die(place.side, place.at));
     let recorder = Recorder::new(store, plan).map_err(|error| error.to_string())?;
+    let heard = Arc::<Heard>::default();
     if let Some(Place { side, .. }) = place {
         // What is announced is where the disk says it is, not where it was told to be.
+        let heard = Arc::clone(&heard);
         recorder.announce_death(Box::new(move |reached| {
+            if scene.form == Form::Group {
+                tell_parent(if heard.listen() { EARLY } else { NOBODY_HEARD });
+            }
             let point = Point { scene, place: Place { at: reached.n, side } };
             die_at(&format!("{point} {} of {}", reached.call, reached.role))
         }));
@@ -319,12 +344,22 @@ pub fn be_killed(store: &Path, scene: Scene, place: Option<Place>) -> Result<(),
     let _recording = vfs::record(&recorder);
     let mut open = None;
     let asked = scene.stage.asked();
-    let reply = asked.put(store, OpenOptions::default(), &mut open).map_err(|error| error.to_string())?;
-    tell_parent(&child::answer_line(reply.name()));
-    recorder.acknowledged(0, reply.name());
+    let reply = match &asked {
+        Asked::Together(verbs) => {
+            let store = Store::open(store, &library_limits(&FIXTURE)).map_err(|error| error.to_string())?;
+            let together = Together::of(store, heard, None).map_err(|error| error.to_string())?;
+            let each = together.ask(verbs)?.into_iter().map(Said::heard).collect::<Result<_, _>>();
+            mem::forget(together);
+            each.map(Reply::Each)
+        }
+        Asked::Open | Asked::Verb(_) => asked.put(store, OpenOptions::default(), &mut open),
+    };
+    let reply = reply.map_err(|error| error.to_string())?.name();
+    tell_parent(&child::answer_line(&reply));
+    recorder.acknowledged(0, &reply);
     match (scene.form, open) {
         (Form::Closing, Some(open)) => open.close().map_err(|error| error.to_string())?,
-        (Form::Kept | Form::Checkpointing, open) => mem::forget(open),
+        (Form::Kept | Form::Checkpointing | Form::Group, open) => mem::forget(open),
         (Form::Closing, None) => {}
     }
     let (calls, before_answer) = calls_of(&recorder.log());
@@ -334,6 +369,10 @@ pub fn be_killed(store: &Path, scene: Scene, place: Option<Place>) -> Result<(),
     tell_parent(&in_order(&calls, before_answer));
     Ok(())
 }
+
+/// Said of a group before a planned death: whether one of its callers had its answer already.
+const EARLY: &str = "heard before the COMMIT";
+const NOBODY_HEARD: &str = "nobody has heard";
 
 /// Stands for the answer in the list of calls.
 const ANSWERED: &str = "the answer";
@@ -394,15 +433,15 @@ impl FromStr for Scene {
 
     fn from_str(text: &str) -> Result<Scene, String> {
         let found = text.split_once('.').and_then(|(stage, form)| {
-            let stage = Stage::named(stage)?;
-            let form = Form::of(stage).iter().find(|known| known.name() == form)?;
-            Some(Scene { stage, form: *form })
+            let form = Form::ALL.into_iter().find(|known| known.name() == form)?;
+            Some(Scene { stage: form.stage(stage)?, form })
         });
         found.ok_or_else(|| {
             let stages = STAGES.iter().map(|stage| stage.name).collect::<Vec<_>>().join(", ");
             let forms = Form::ALL.map(Form::name).join(", ");
+            let groups = GROUPS.map(|stage| stage.name).join(", ");
             format!(
-                "{text:?} is no verb and form; give one of {stages}, a dot and one of {forms} (initialise: closing)"
+                "{text:?} is no verb and form; give one of {stages}, a dot and one of {forms} (initialise: closing; group: {groups})"
             )
         })
     }
@@ -525,10 +564,12 @@ mod tests {
 
     #[test]
     fn a_point_is_found_by_its_name() {
-        for text in ["initialise.closing.1.before", "cancel.checkpointing.20.after"] {
+        for text in ["initialise.closing.1.before", "cancel.checkpointing.20.after", "claim.group.3.after"] {
             assert_eq!(text.parse::<Point>().map(|point| point.to_string()), Ok(text.to_owned()));
         }
-        for text in ["", "admit", "admit.closing", "admit.closing.0.after", "initialise.kept.1.before"] {
+        for text in
+            ["", "admit", "admit.closing", "admit.closing.0.after", "initialise.kept.1.before", "cancel.group.1.before"]
+        {
             assert!(text.parse::<Point>().is_err(), "{text}");
         }
     }

@@ -66,6 +66,17 @@ pub enum Said {
     Failed(library::Error),
 }
 
+impl Said {
+    /// # Errors
+    /// Of the machine.
+    pub fn heard(self) -> library::Result<Result<Answer, Error>> {
+        match self {
+            Said::Heard(heard) => Ok(heard),
+            Said::Failed(error) => Err(error),
+        }
+    }
+}
+
 pub fn perform<O: Observer>(store: &mut Store<O>, verb: &Verb) -> Said {
     said(answer!(store, verb))
 }

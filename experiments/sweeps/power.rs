@@ -19,7 +19,7 @@ pub const RULE: Rule =
 
 pub fn sweep(ground: &Ground<'_>) -> Result<Found, NotMeasured> {
     // Recorded before any thread is at work: SQLite's random numbers are the process's.
-    let recorded = Connections::BOTH.map(|connections| Journey::record(ground, connections));
+    let recorded = Connections::ALL.map(|connections| Journey::record(ground, connections));
     let mut figures = Figures { rule: RuleFigures::of(&RULE), ..Figures::default() };
     let mut broken = Vec::new();
     for journey in recorded {
@@ -42,16 +42,15 @@ pub fn sweep(ground: &Ground<'_>) -> Result<Found, NotMeasured> {
 pub fn replay(ground: &Ground<'_>, point: &str) -> Result<Replay, NotMeasured> {
     let unknown = || Replay::Unknown(format!("{point:?} is no point of this sweep; write one as in kept/12.345"));
     let named = point.split_once('/').and_then(|(run, id)| {
-        let connections = Connections::BOTH.into_iter().find(|connections| connections.name() == run)?;
+        let connections = Connections::ALL.into_iter().find(|connections| connections.name() == run)?;
         Some((connections, id.parse::<ImageId>().ok()?))
     });
     let Some((connections, id)) = named else { return Ok(unknown()) };
-    // Both, in the sweep's order: the log is then the sweep's to the byte.
-    let journeys = record_both(ground)?;
-    let Some(journey) = journeys.iter().find(|journey| journey.connections == connections) else {
-        return Ok(unknown());
-    };
-    Ok(replayed(ground, journey, &RULE, id, "power", point)?.unwrap_or_else(unknown))
+    // All, in the sweep's order: the log is then the sweep's to the byte.
+    let journeys = Connections::ALL.map(|connections| Journey::record(ground, connections));
+    let recorded = journeys.into_iter().zip(Connections::ALL).find(|(_, of)| *of == connections);
+    let Some((journey, _)) = recorded else { return Ok(unknown()) };
+    Ok(replayed(ground, &journey?, &RULE, id, "power", point)?.unwrap_or_else(unknown))
 }
 
 /// One image judged again; `None` if there is none of that id.
@@ -75,7 +74,7 @@ pub fn replayed(
 
 /// The run with a kept connection, then the one with a connection for each verb.
 pub fn record_both(ground: &Ground<'_>) -> Result<[Journey; 2], NotMeasured> {
-    let [kept, one_per_verb] = Connections::BOTH.map(|connections| Journey::record(ground, connections));
+    let [kept, one_per_verb] = Connections::OF_ONE_CALLER.map(|connections| Journey::record(ground, connections));
     Ok([kept?, one_per_verb?])
 }
 
@@ -177,7 +176,7 @@ impl RunFigures {
             add(&mut all);
         };
         for step in 0..journey.steps.len() {
-            add(step, &|row| row.requests += 1);
+            add(step, &|row| row.requests += journey.steps[step].requests() as u64);
         }
         for cut in 0..=journey.log.entries.len() {
             add(journey.step_at(cut), &|row| row.cuts += 1);

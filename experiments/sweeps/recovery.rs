@@ -212,9 +212,7 @@ impl<'r> Recovery<'r> {
         recovered: &State,
         again: Again,
     ) -> Result<(), String> {
-        let verbs = |steps: &'r [Step]| {
-            steps.iter().filter_map(|step| if let Step::Verb(verb) = step { Some(verb) } else { None })
-        };
+        let verbs = |steps: &'r [Step]| steps.iter().flat_map(Step::verbs);
         let all = &self.journey.steps;
         let requests = || verbs(all).filter(|verb| matches!(verb, Verb::Admit(_)));
         let mut state = recovered.clone();

@@ -35,6 +35,21 @@ pub const STAGES: [Stage; 7] = [
     },
 ];
 
+/// What two callers ask in one commit. Asked once more afterwards, one by one, they leave the state as it is.
+pub const GROUPS: [Stage; 3] = [
+    Stage { name: "admit", prelude: history, asked: || Asked::Together(vec![admit("one"), admit("two")]) },
+    Stage {
+        name: "claim",
+        prelude: two_admitted,
+        asked: || Asked::Together(vec![Verb::Claim { tick: 1 }, Verb::Claim { tick: 1 }]),
+    },
+    Stage {
+        name: "resolve",
+        prelude: two_claimed,
+        asked: || Asked::Together(["one", "two"].map(|id| Verb::Resolve { token: token_of(id), tick: 2 }).into()),
+    },
+];
+
 /// An opening that has nothing to create.
 pub const REOPENED: Stage = Stage { name: "open", prelude: claimed, asked: || Asked::Open };
 
@@ -43,6 +58,8 @@ pub enum Asked {
     /// Opening the store, which creates it where there is none.
     Open,
     Verb(Verb),
+    /// In one commit, where a store is shared.
+    Together(Vec<Verb>),
 }
 
 /// How the store was left by the one who had it before.
@@ -183,14 +200,20 @@ pub enum Reply {
     Opened,
     /// An answer, or an error that follows from the protocol.
     Said(Result<Answer, Error>),
+    /// To each of those who asked together.
+    Each(Vec<Result<Answer, Error>>),
 }
 
 impl Reply {
-    pub fn name(&self) -> &'static str {
+    pub fn name(&self) -> String {
+        let said = |heard: &Result<Answer, Error>| match heard {
+            Ok(answer) => answer.name(),
+            Err(error) => error.name(),
+        };
         match self {
-            Reply::Opened => "opened",
-            Reply::Said(Ok(answer)) => answer.name(),
-            Reply::Said(Err(error)) => error.name(),
+            Reply::Opened => "opened".to_owned(),
+            Reply::Said(heard) => said(heard).to_owned(),
+            Reply::Each(heard) => heard.iter().map(said).collect::<Vec<_>>().join(" and "),
         }
     }
 }
@@ -203,15 +226,25 @@ impl Asked {
     pub fn step(&self, held: &Held) -> Result<(Held, Reply), String> {
         match (self, held) {
             (Asked::Open, held) => Ok((Some(held.clone().unwrap_or_default()), Reply::Opened)),
-            (Asked::Verb(verb), Some(state)) => Ok(match step(&FIXTURE, state, verb) {
-                Ok((after, answer)) => (Some(after), Reply::Said(Ok(answer))),
-                Err(error) => (held.clone(), Reply::Said(Err(error))),
-            }),
-            (Asked::Verb(verb), None) => Err(format!("{verb:?} of no store")),
+            (Asked::Verb(verb), Some(state)) => {
+                let (after, heard) = hear(state, verb);
+                Ok((Some(after), Reply::Said(heard)))
+            }
+            (Asked::Together(verbs), Some(state)) => {
+                let (mut state, mut each) = (state.clone(), Vec::new());
+                for verb in verbs {
+                    let (after, heard) = hear(&state, verb);
+                    state = after;
+                    each.push(heard);
+                }
+                Ok((Some(state), Reply::Each(each)))
+            }
+            (Asked::Verb(_) | Asked::Together(_), None) => Err(format!("{self:?} of no store")),
         }
     }
 
-    /// Asks the real store at `path`. One is opened where none is open; opening an open one closes it first.
+    /// Asks the real store at `path`. One is opened where none is open; opening an open one closes it first. Of one caller's
+    /// store those who ask together ask one after the other.
     ///
     /// # Errors
     /// What the model doesn't know: errors of the machine, also of the opening.
@@ -228,12 +261,24 @@ impl Asked {
                     Some(store) => store,
                     None => store.insert(open()?),
                 };
-                match perform(store, verb) {
-                    Said::Heard(heard) => Ok(Reply::Said(heard)),
-                    Said::Failed(error) => Err(error),
-                }
+                perform(store, verb).heard().map(Reply::Said)
+            }
+            Asked::Together(verbs) => {
+                let store = match store {
+                    Some(store) => store,
+                    None => store.insert(open()?),
+                };
+                let each: Result<_, _> = verbs.iter().map(|verb| perform(store, verb).heard()).collect();
+                each.map(Reply::Each)
             }
         }
+    }
+}
+
+fn hear(state: &State, verb: &Verb) -> (State, Result<Answer, Error>) {
+    match step(&FIXTURE, state, verb) {
+        Ok((after, answer)) => (after, Ok(answer)),
+        Err(error) => (state.clone(), Err(error)),
     }
 }
 
@@ -253,7 +298,11 @@ fn admit(id: &str) -> Verb {
 }
 
 fn token() -> Token {
-    Token { request_id: "one".to_owned(), generation: 1 }
+    token_of("one")
+}
+
+fn token_of(request_id: &str) -> Token {
+    Token { request_id: request_id.to_owned(), generation: 1 }
 }
 
 /// Something that has ended, so that no verb works on an empty store.
@@ -269,6 +318,14 @@ fn claimed() -> Vec<Verb> {
     [admitted(), vec![Verb::Claim { tick: 1 }]].concat()
 }
 
+fn two_admitted() -> Vec<Verb> {
+    [admitted(), vec![admit("two")]].concat()
+}
+
+fn two_claimed() -> Vec<Verb> {
+    [two_admitted(), vec![Verb::Claim { tick: 1 }, Verb::Claim { tick: 1 }]].concat()
+}
+
 fn quarantined() -> Vec<Verb> {
     [claimed(), vec![Verb::Quarantine { token: token(), tick: 2 }]].concat()
 }
@@ -279,7 +336,7 @@ mod tests {
 
     #[test]
     fn every_stage_changes_the_state_and_asking_again_changes_nothing() {
-        for stage in &STAGES {
+        for stage in STAGES.iter().chain(&GROUPS) {
             let folder = tempfile::tempdir().expect("a folder");
             let Prepared { asked, before, after, .. } =
                 stage.prepare(Left::AtRest, &folder.path().join("store.db")).expect("prepares");
