@@ -449,21 +449,21 @@ fn twelve_processes_that_put_one_store_back_into_wal_mode_all_succeed() {
     }
 }
 
-/// A reader keeps the whole file from going into WAL mode: for as long as it stays, or as the store is willing to wait.
+/// Another writer keeps the file from going into WAL mode, for which SQLite itself does not wait.
 #[test]
 fn a_store_that_is_kept_out_of_wal_mode_is_waited_for_and_then_busy() {
     let laboratory = Laboratory::new();
     laboratory.open().close().unwrap();
-    let reader = laboratory.plain();
-    reader.pragma_update_and_check(None, "journal_mode", "delete", |_| Ok(())).unwrap();
-    reader.execute_batch("BEGIN; SELECT count(*) FROM task;").unwrap();
+    let writer = laboratory.plain();
+    writer.pragma_update_and_check(None, "journal_mode", "delete", |_| Ok(())).unwrap();
+    writer.execute_batch("BEGIN IMMEDIATE").unwrap();
     let options = OpenOptions { busy_timeout: Duration::from_millis(400) };
     let begun = Instant::now();
     let answer = Store::open_with(laboratory.path(), &FIXTURE, options).map(drop);
     assert!(matches!(answer, Err(Error::Busy(_))), "{answer:?}");
     // It gives up when the next pause would end too late, and none is longer than a twentieth of this.
     assert!(begun.elapsed() >= options.busy_timeout / 2, "{:?}", begun.elapsed());
-    reader.execute_batch("COMMIT").unwrap();
+    writer.execute_batch("COMMIT").unwrap();
     laboratory.open().close().unwrap();
 }
 
