@@ -160,6 +160,33 @@ fn another_programs_database_with_a_hot_journal_is_refused_untouched() {
     assert_eq!(entries, ["rain"]);
 }
 
+/// Somebody may be putting the store back into WAL mode; only what is still there at the end of the wait is dead.
+#[test]
+fn a_stores_own_rollback_journal_is_waited_for_and_a_dead_one_is_refused() {
+    let source = Laboratory::new();
+    source.open().close().unwrap();
+    let plain = source.plain();
+    plain.pragma_update_and_check(None, "journal_mode", "delete", |_| Ok(())).unwrap();
+    // A transaction too large for its cache spills into the file, with the old pages in the journal.
+    plain
+        .execute_batch(
+            "PRAGMA cache_size = 1; BEGIN;
+             CREATE TABLE large AS WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 2000)
+                 SELECT hex(randomblob(50)) FROM n;",
+        )
+        .unwrap();
+    let laboratory = Laboratory::new();
+    let journal = source.folder().join("store.db-journal");
+    assert!(Command::new("cp").arg(source.path()).arg(journal).arg(laboratory.folder()).status().unwrap().success());
+    let before = files(laboratory.folder());
+    let options = OpenOptions { busy_timeout: Duration::from_millis(300) };
+    let begun = Instant::now();
+    let refused = Store::open_with(laboratory.path(), &FIXTURE, options).map(drop).unwrap_err();
+    assert!(begun.elapsed() >= options.busy_timeout, "{:?}", begun.elapsed());
+    assert!(refused.to_string().contains("this database has a rollback journal, which a store never has"), "{refused}");
+    assert_eq!(files(laboratory.folder()), before);
+}
+
 #[test]
 fn a_store_of_another_schema_version_is_refused_untouched() {
     for mode in ["wal", "delete"] {
@@ -172,6 +199,8 @@ fn a_store_of_another_schema_version_is_refused_untouched() {
         plain.pragma_update_and_check(None, "journal_mode", mode, |_| Ok(())).unwrap();
         plain.close().unwrap();
         refused_untouched(&laboratory);
+        let refused = open(&laboratory.path()).map(drop).unwrap_err().to_string();
+        assert!(refused.contains("this store has schema version 2, not 1; "), "{refused}");
     }
 }
 
@@ -179,8 +208,13 @@ fn a_store_of_another_schema_version_is_refused_untouched() {
 fn what_is_no_file_is_refused() {
     let laboratory = Laboratory::new();
     let folder = laboratory.folder();
-    assert!(matches!(open(folder), Err(Error::NotOurs { .. })));
-    assert!(matches!(open(Path::new("/dev/null")), Err(Error::NotOurs { .. })));
+    for (path, reason) in [(folder, "this is a folder"), (Path::new("/dev/null"), "this is no regular file")] {
+        let refused = open(path).map(drop).unwrap_err().to_string();
+        assert_eq!(
+            refused,
+            format!("{}: {reason}; give the path of a store or of a file that does not exist yet", path.display())
+        );
+    }
 
     let pipe = folder.join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -343,7 +377,12 @@ fn other_limits_are_refused_in_each_of_the_five_and_nothing_changes() {
         let mut other = FIXTURE;
         change(&mut other);
         match Store::open(laboratory.path(), &other).map(drop) {
-            Err(Error::LimitsDiffer { stored, given, path }) => {
+            Err(error @ Error::LimitsDiffer { .. }) => {
+                let stored = "global 4 tasks / 256 bytes, tenant 2 tasks / 128 bytes, one payload 96 bytes";
+                let start =
+                    format!("{}: the store was created with {stored}, not with global ", laboratory.path().display());
+                assert!(error.to_string().starts_with(&start), "{error}");
+                let Error::LimitsDiffer { stored, given, path } = error else { unreachable!() };
                 assert_eq!((*stored, *given, path), (FIXTURE, other, laboratory.path()));
             }
             answer => panic!("{answer:?}"),
@@ -408,6 +447,24 @@ fn twelve_processes_that_put_one_store_back_into_wal_mode_all_succeed() {
             assert_eq!(worker.ask(json!(["close"])), "closed");
         }
     }
+}
+
+/// Another writer keeps the file from going into WAL mode, for which SQLite itself does not wait.
+#[test]
+fn a_store_that_is_kept_out_of_wal_mode_is_waited_for_and_then_busy() {
+    let laboratory = Laboratory::new();
+    laboratory.open().close().unwrap();
+    let writer = laboratory.plain();
+    writer.pragma_update_and_check(None, "journal_mode", "delete", |_| Ok(())).unwrap();
+    writer.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let options = OpenOptions { busy_timeout: Duration::from_millis(400) };
+    let begun = Instant::now();
+    let answer = Store::open_with(laboratory.path(), &FIXTURE, options).map(drop);
+    assert!(matches!(answer, Err(Error::Busy(_))), "{answer:?}");
+    // It gives up when the next pause would end too late, and none is longer than a twentieth of this.
+    assert!(begun.elapsed() >= options.busy_timeout / 2, "{:?}", begun.elapsed());
+    writer.execute_batch("COMMIT").unwrap();
+    laboratory.open().close().unwrap();
 }
 
 #[test]
@@ -526,6 +583,34 @@ fn a_truncated_store_is_an_error_and_no_panic() {
         let error = every_verb(&laboratory).map(|()| panic!("{length} of {}", whole.len())).unwrap_err();
         assert!(matches!(error, Error::Corrupt(_) | Error::NotOurs { .. }), "{length}: {error:?}");
     }
+}
+
+/// The mark of ours stands in the header; what comes after it has to be read to see the damage.
+#[test]
+fn a_damaged_store_is_not_taken_for_somebody_elses() {
+    let laboratory = Laboratory::new();
+    laboratory.open().close().unwrap();
+    let mut torn = fs::read(laboratory.path()).unwrap();
+    torn[100..4096].fill(0xff);
+    fs::write(laboratory.path(), &torn).unwrap();
+    let answer = open(&laboratory.path()).map(drop);
+    assert!(matches!(answer, Err(Error::Corrupt(_))), "{answer:?}");
+    assert!(fs::read(laboratory.path()).unwrap() == torn, "the damaged file was changed");
+}
+
+/// Beside shared memory the first look leaves it to the one under lock, which has to see the same.
+#[test]
+fn a_file_of_another_kind_is_refused_beside_a_stores_companions_too() {
+    let source = Laboratory::new();
+    Worker::opened(&source.path(), &FIXTURE).kill();
+    let laboratory = Laboratory::new();
+    for (name, content) in files(source.folder()) {
+        fs::write(laboratory.folder().join(name), content).unwrap();
+    }
+    fs::write(laboratory.path(), [b'\n'; 100_000]).unwrap();
+    fs::write(laboratory.wal(), [b'\n'; 100]).unwrap();
+    assert!(laboratory.folder().join("store.db-shm").exists());
+    refused_untouched(&laboratory);
 }
 
 #[test]

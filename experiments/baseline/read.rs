@@ -585,6 +585,9 @@ mod tests {
         assert!(Document::read(nested(DEEPEST).as_bytes()).is_ok());
         assert_eq!(refused(nested(DEEPEST + 1)).0, Fault::TooDeep);
         assert_eq!(refused("[".repeat(1_000_000)).0, Fault::TooDeep);
+        // What stands side by side is not nested.
+        let wide = format!("[{}]", vec!["[[]]"; 2 * DEEPEST].join(", "));
+        assert!(Document::read(wide.as_bytes()).is_ok());
     }
 
     #[test]
