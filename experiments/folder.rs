@@ -78,6 +78,7 @@ impl Folder {
         Ok(Folder { path, _lock: lock, spare, undo })
     }
 
+    #[cfg(test)]
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -15,30 +15,22 @@ mod scene;
 mod crash;
 mod heat;
 mod child;
-#[allow(dead_code, reason = "more sweeps are on their way")]
 mod sweeps;
 mod flaws;
 mod dice;
 mod fixture;
 mod record;
-#[allow(dead_code, reason = "the sweeps will use the rest")]
 mod process;
 mod clock;
-#[allow(dead_code, reason = "the sweeps will use the rest")]
 mod folder;
 mod signal;
-#[allow(dead_code, reason = "more sweeps are on their way")]
 mod progress;
 mod parallel;
 mod audit;
-#[allow(dead_code, reason = "the history sweeps come next")]
 mod history;
-#[allow(dead_code, reason = "the history sweeps come next")]
 mod model;
-#[allow(dead_code, reason = "the power and fault sweeps come next")]
 mod disk;
 mod checkout;
-#[allow(dead_code, reason = "the sweeps will use the rest")]
 mod baseline;
 
 use std::io::{ErrorKind, stderr, stdout};

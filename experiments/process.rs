@@ -174,6 +174,7 @@ impl Child {
     }
 
     /// For looking at it. To signal it by this number would be to signal whoever has it by then.
+    #[cfg(test)]
     pub fn pid(&self) -> u32 {
         self.locked().id()
     }
@@ -215,6 +216,7 @@ impl Child {
     }
 
     /// Writes a line, which must not contain a line end, to its standard input.
+    #[cfg(test)]
     pub fn send_line(&mut self, line: &str, deadline: Instant) -> Result<(), NotMeasured> {
         let since = Instant::now();
         self.queue(line)?;
@@ -449,6 +451,7 @@ pub fn pump<'a>(children: impl IntoIterator<Item = &'a mut Child>, until: Instan
 /// no other way to get one.
 #[derive(Debug)]
 pub struct PlannedDeath {
+    #[cfg_attr(not(test), expect(dead_code, reason = "what it was is asked by tests alone"))]
     boundary: String,
 }
 
@@ -461,6 +464,7 @@ impl PlannedDeath {
         Ok(PlannedDeath { boundary: boundary.to_owned() })
     }
 
+    #[cfg(test)]
     pub fn boundary(&self) -> &str {
         &self.boundary
     }

@@ -1,7 +1,9 @@
 //! Every way to spoil a frozen file in one place, and what the judge must say of each.
 
 use super::Subject;
-use super::compare::{Kind, differences, same};
+#[cfg(test)]
+use super::compare::differences;
+use super::compare::{Kind, same};
 use super::read::{Document, Member, Node, Pointer, Value};
 
 /// A document spoiled in one place.
@@ -71,6 +73,7 @@ pub fn tampers(original: &Document, subject: Subject) -> impl Iterator<Item = Ta
 }
 
 /// Whether the judge, given the spoiled text as the baseline, says exactly what it must; else what it said.
+#[cfg(test)]
 pub fn convict(tamper: &Tamper, original: &Document) -> Result<(), String> {
     let found = differences(&tamper.document, original);
     let said: Vec<String> = found.iter().map(|d| format!("{} {}", d.kind.name(), d.pointer)).collect();

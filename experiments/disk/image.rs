@@ -49,6 +49,7 @@ use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use super::log::{ByRole, Creation, DirectorySync, Entry, Files, Inode, Log, Role};
 use super::recorder::beside;
+use crate::dice::splitmix64;
 
 /// Bytes that a disk writes whole or not at all.
 pub const SECTOR: usize = 512;
@@ -180,6 +181,7 @@ impl Enumeration {
     }
 
     /// What was kept, torn or lost, a line each; what is whole because it was synced is not listed.
+    #[cfg(test)]
     pub fn describe(&self, image: &Image) -> Vec<String> {
         let cuts = format!(
             "image {}: power cut between entries {} and {} of the log",
@@ -629,7 +631,7 @@ impl<'window> Tries<'window> {
             recipes.push(self.recipe(|position| kept_if(position != edge)));
         }
         for _ in 0..self.rule.random_subsets {
-            recipes.push(self.recipe(|_| kept_if(next_random(random) & 1 == 1)));
+            recipes.push(self.recipe(|_| kept_if(splitmix64(random) & 1 == 1)));
         }
     }
 
@@ -672,7 +674,7 @@ impl<'window> Tries<'window> {
         for _ in 0..self.rule.storms {
             recipes.push(self.recipe(|position| {
                 let outcomes = &self.seen[position].1;
-                let draw = next_random(random);
+                let draw = splitmix64(random);
                 match outcomes.get(draw as usize % (outcomes.len() + 1)) {
                     Some(outcome) => *outcome,
                     None => Outcome::Patchwork { seed: (draw >> 32) as u32 },
@@ -798,7 +800,7 @@ impl<'base> Overlay<'base> {
                 let mut random = u64::from(seed);
                 for piece in pieces(offset, data.len()) {
                     let at = offset + piece.start;
-                    match next_random(&mut random) % 4 {
+                    match splitmix64(&mut random) % 4 {
                         0 => {}
                         1 => self.write(at, &data[piece]),
                         2 => self.write(at, &vec![0; piece.len()]),
@@ -879,7 +881,7 @@ impl<'base> Overlay<'base> {
 fn garbage(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed ^ 0x6a72_6261_6765_0000;
     let words = len.div_ceil(8);
-    let mut bytes: Vec<_> = (0..words).flat_map(|_| next_random(&mut state).to_le_bytes()).collect();
+    let mut bytes: Vec<_> = (0..words).flat_map(|_| splitmix64(&mut state).to_le_bytes()).collect();
     bytes.truncate(len);
     bytes
 }
@@ -887,15 +889,6 @@ fn garbage(seed: u64, len: usize) -> Vec<u8> {
 /// Fisher and Yates.
 fn shuffle<T>(items: &mut [T], random: &mut u64) {
     for last in (1..items.len()).rev() {
-        items.swap(last, next_random(random) as usize % (last + 1));
+        items.swap(last, splitmix64(random) as usize % (last + 1));
     }
-}
-
-/// `splitmix64`: small, and the same for ever, which the pinned counts need.
-pub fn next_random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

@@ -238,6 +238,7 @@ impl Log {
     }
 
     /// The log as lines, one entry each; for counterexamples and for tests that compare kind and order.
+    #[cfg(test)]
     pub fn lines(&self) -> Vec<String> {
         self.entries.iter().map(Entry::to_string).collect()
     }

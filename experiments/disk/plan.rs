@@ -181,6 +181,7 @@ pub enum Action {
     Die(Side),
     /// As if the process had died, without dying: from here on no call reaches the disk, each fails. The log ends
     /// here, and [`Log::files_at`](super::log::Log::files_at) tells what the next process would find.
+    #[cfg_attr(not(test), expect(dead_code, reason = "only the disk's own tests plan it"))]
     Halt(Side),
     Fault(Fault, Span),
 }
@@ -205,6 +206,7 @@ impl Plan {
     }
 
     /// Halts at the `at`-th write, truncate, sync or delete.
+    #[cfg(test)]
     pub fn halt(side: Side, at: u64) -> Plan {
         Plan { counted: Call::CHANGING, only: None, at, action: Some(Action::Halt(side)) }
     }
@@ -215,6 +217,7 @@ impl Plan {
     }
 
     /// The same, counting and meeting calls of one kind only.
+    #[cfg(test)]
     pub fn only(self, call: Call) -> Plan {
         Plan { only: Some(call), ..self }
     }

@@ -175,7 +175,7 @@ impl Recorder {
     pub fn fill_random(&self, bytes: &mut [u8]) {
         let mut state = self.seed;
         for chunk in bytes.chunks_mut(8) {
-            let word = super::image::next_random(&mut state).to_le_bytes();
+            let word = crate::dice::splitmix64(&mut state).to_le_bytes();
             chunk.copy_from_slice(&word[..chunk.len()]);
         }
     }

@@ -19,14 +19,6 @@ pub enum WrongDisk {
 }
 
 impl WrongDisk {
-    pub const ALL: [WrongDisk; 5] = [
-        WrongDisk::SyncsDoNothing,
-        WrongDisk::CommitSyncDropped,
-        WrongDisk::DirectorySyncDropped,
-        WrongDisk::CheckpointSyncDropped,
-        WrongDisk::WalSyncBeforeCheckpointDropped,
-    ];
-
     pub fn name(self) -> &'static str {
         match self {
             WrongDisk::SyncsDoNothing => "syncs_do_nothing",

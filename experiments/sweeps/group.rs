@@ -3,11 +3,11 @@
 //! the model says; and nobody may have heard anything before the COMMIT.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use durable_admission::{Boundary, Observer, QueueOptions, SharedStore, Store};
 use rusqlite::Connection;
@@ -17,6 +17,7 @@ use super::Found;
 use super::bench::whole_state;
 use super::ground::Ground;
 use super::perform::{Said, library_limits, perform, perform_shared};
+use super::together::{Heard, wait_for};
 use crate::model::{self, Answer, Error, Limits, Request, State, Token, Usage, Verb};
 use crate::process::NotMeasured;
 
@@ -30,10 +31,6 @@ const LIMITS: Limits = Limits {
 
 /// What a sound run takes is a thousandth of it.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// How long an answer that must not come is listened for, at each boundary before a COMMIT. An answer given too early is
-/// heard in many of the pairs; one that is missed in some convicts all the same.
-const LISTENING: Duration = Duration::from_millis(10);
 
 fn admit(id: &str, tenant: &str, payload: &str) -> Verb {
     Verb::Admit(Request::new(id, tenant, payload))
@@ -187,21 +184,6 @@ fn together<O: Observer + Send>(
     })
 }
 
-/// Until so many requests wait for the next commit.
-fn wait_for<O>(store: &SharedStore<O>, waiting: usize) -> Result<(), String>
-where
-    O: Observer,
-{
-    let deadline = Instant::now() + PATIENCE;
-    while store.waiting() < waiting {
-        if Instant::now() > deadline {
-            return Err(format!("{waiting} requests did not come to wait"));
-        }
-        thread::yield_now();
-    }
-    Ok(())
-}
-
 /// Holds the first COMMIT until it is told to go on; before each later one it listens for answers.
 struct Gate {
     reached: Sender<()>,
@@ -237,7 +219,7 @@ impl Observer for Gate {
             | Boundary::CancelAfterCommit => return,
         }
         if self.is_open {
-            if self.heard.listen(LISTENING) {
+            if self.heard.listen() {
                 self.early.store(true, Ordering::SeqCst);
             }
             return;
@@ -246,24 +228,5 @@ impl Observer for Gate {
         // Without a listener or a word the store goes on: the other side says what could not be measured.
         let _ = self.reached.send(());
         let _ = self.go.recv_timeout(2 * PATIENCE);
-    }
-}
-
-/// Whether a caller of the group has heard its answer.
-#[derive(Default)]
-struct Heard {
-    any: Mutex<bool>,
-    told: Condvar,
-}
-
-impl Heard {
-    fn tell(&self) {
-        *self.any.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.told.notify_all();
-    }
-
-    fn listen(&self, patience: Duration) -> bool {
-        let any = self.any.lock().unwrap_or_else(PoisonError::into_inner);
-        *self.told.wait_timeout_while(any, patience, |any| !*any).unwrap_or_else(PoisonError::into_inner).0
     }
 }

@@ -19,7 +19,8 @@ use crate::model::{Request, Verb};
 /// What a sound run takes is a thousandth of it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long an answer that must not come is listened for.
+/// How long an answer that must not come is listened for, at each boundary before a COMMIT. One that is missed at one place is
+/// heard at others.
 const LISTENING: Duration = Duration::from_millis(10);
 
 /// Called by the leading thread, before a COMMIT before which a caller of its group has heard its answer.
@@ -115,7 +116,7 @@ impl Together {
 }
 
 /// Until so many requests wait for the next commit.
-fn wait_for<O: Observer>(store: &SharedStore<O>, waiting: usize) -> Result<(), String> {
+pub fn wait_for<O: Observer>(store: &SharedStore<O>, waiting: usize) -> Result<(), String> {
     let deadline = Instant::now() + PATIENCE;
     while store.waiting() < waiting {
         if Instant::now() > deadline {
@@ -173,7 +174,7 @@ impl Heard {
         *self.any.lock().unwrap_or_else(PoisonError::into_inner) = false;
     }
 
-    fn tell(&self) {
+    pub fn tell(&self) {
         *self.any.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.told.notify_all();
     }
