@@ -17,7 +17,7 @@ use crate::child::{self, Crossing, PAYLOAD, REQUEST_ID, RESOLVE_TICK, TENANT};
 use crate::fixture;
 use crate::process::{Child, NotMeasured, PLANNED_EXIT_CODE, PlannedDeath};
 use crate::record::{self, Input, Request, Wal};
-use crate::scene::{Death, Expectation, Laboratory, Scene, Stop};
+use crate::scene::{Death, Expectation, Laboratory, Scene, Stop, wal_left_beside};
 
 /// PROTOCOL, *The eight crash boundaries*: what is on disk afterwards, and what the retry hears.
 struct Expected {
@@ -118,15 +118,6 @@ fn verb_of(boundary: Boundary) -> (&'static str, Input) {
         }
         Crossing::Resolve => ("resolve", Input::Report { token: (&child::token()).into(), tick: RESOLVE_TICK }),
         Crossing::Cancel => ("cancel_unstarted", Input::Id { request_id: REQUEST_ID.to_owned() }),
-    }
-}
-
-fn wal_left_beside(database: &Path) -> Wal {
-    let mut wal = database.as_os_str().to_owned();
-    wal.push("-wal");
-    match fs::metadata(wal) {
-        Ok(metadata) if metadata.len() > 0 => Wal::Frames,
-        Ok(_) | Err(_) => Wal::Nothing,
     }
 }
 

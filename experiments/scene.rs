@@ -3,6 +3,7 @@
 //! Each step says what it expects. What comes otherwise is recorded all the same, and is a broken expectation:
 //! it can't be frozen, whatever the baseline says.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use durable_admission::{Admission, Boundary, Claim, Error, LEASE_TICKS, Request, Snapshot, Store, Token};
@@ -38,6 +39,16 @@ impl From<Error> for Stop {
             true => Stop::NotMeasured(NotMeasured { what: error.to_string() }),
             false => Stop::Broken(error.to_string()),
         }
+    }
+}
+
+/// What is beside a database that nobody has open.
+pub fn wal_left_beside(database: &Path) -> Wal {
+    let mut wal = database.as_os_str().to_owned();
+    wal.push("-wal");
+    match fs::metadata(wal) {
+        Ok(metadata) if metadata.len() > 0 => Wal::Frames,
+        Ok(_) | Err(_) => Wal::Nothing,
     }
 }
 
@@ -198,7 +209,16 @@ impl<'l, 'f> Scene<'l, 'f> {
     /// Lets go of the store, so that children find no other connection.
     pub fn leave(&mut self) -> Result<(), Stop> {
         self.store.take().map_or(Ok(()), Store::close)?;
-        Ok(())
+        // Closing can't say that there was no room to move the log into the database; it leaves the log.
+        match wal_left_beside(&self.path) {
+            Wal::Nothing => Ok(()),
+            Wal::Frames => Err(Stop::NotMeasured(NotMeasured {
+                what: format!(
+                    "{}: closing the store left its write-ahead log behind; make room and try again",
+                    self.pointer
+                ),
+            })),
+        }
     }
 
     /// Comes back on a fresh connection.
