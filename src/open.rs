@@ -74,6 +74,8 @@ pub(crate) fn open(path: &Path, limits: &Limits, options: OpenOptions) -> Result
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
     check_limits(path, &connection, limits)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+    // Plans must not hang on the values bound: SQLite would prepare such a statement anew whenever it is run.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
 }
 

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use rusqlite::Connection;
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
+use rusqlite::{Connection, StatementStatus};
 
 use crate::{Admission, Allowance, Limits, QueueOptions, Request, Result, Store, Token};
 
@@ -88,7 +88,10 @@ impl Listener {
 
 /// A store with a history, then every verb to every answer that it can give.
 fn every_verb(folder: &std::path::Path) -> Listener {
-    let store = Store::open(folder.join("store.db"), &LIMITS).unwrap();
+    let path = folder.join("store.db");
+    Store::open(&path, &LIMITS).unwrap().close().unwrap();
+    // Nothing is prepared here that the making of the schema would make stale.
+    let store = Store::open(&path, &LIMITS).unwrap();
     // Nothing here is about durability.
     store.connection.pragma_update(None, "synchronous", "OFF").unwrap();
     let mut listener = Listener { store, calls: Vec::new() };
@@ -174,6 +177,20 @@ fn every_statement_of_a_verb_searches_and_none_scans_or_sorts() {
     }
     let scans = plan(&store.connection, "SELECT count(*) FROM task WHERE state = 'done'");
     assert!(!scans.iter().all(|step| is_bounded(step)), "{scans:?} would pass as bounded");
+}
+
+/// With values bound to it, SQLite may find that a plan hangs on them, and prepare the statement anew at every call.
+#[test]
+fn every_statement_of_a_verb_is_prepared_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let Listener { store, calls } = every_verb(folder.path());
+    for Call { verb, statements } in &calls {
+        for sql in statements {
+            let statement = store.connection.prepare_cached(sql).unwrap();
+            assert!(statement.get_status(StatementStatus::Run) > 0, "{verb} did not keep {sql}");
+            assert_eq!(statement.get_status(StatementStatus::RePrepare), 0, "{verb}: {sql}");
+        }
+    }
 }
 
 /// A deferred transaction that turns into a writing one fails at once, whatever the busy timeout.
