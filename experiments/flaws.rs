@@ -7,6 +7,7 @@ pub mod sql;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::fmt::{self, Display, Formatter};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -145,6 +146,20 @@ impl Convicted {
     }
 }
 
+impl Display for Convicted {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let mut before = "Convicted by";
+        for (kind, names) in [("groups", &self.groups), ("sweeps", &self.sweeps)] {
+            if !names.is_empty() {
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                write!(f, "{before} {kind} {}", names.join(", "))?;
+                before = ";";
+            }
+        }
+        f.write_str(".")
+    }
+}
+
 #[derive(Serialize)]
 struct Row {
     wrong: &'static str,
@@ -193,11 +208,13 @@ impl Job for Gallery {
                 }
                 convicted
             });
+            let mut sentence = flaw.wrong().to_owned();
             let (run, what) = match convicted {
                 Ok(convicted_by) if convicted_by == Convicted::default() => {
                     (Run::Broken(vec!["nothing convicts it; the harness is to be mended".to_owned()]), "goes free")
                 }
                 Ok(convicted_by) => {
+                    sentence = format!("{sentence} {convicted_by}");
                     let row = Row { wrong: flaw.wrong(), shipped_by: flaw.shipped_by(), convicted_by };
                     measured.push((flaw.name, row));
                     (Run::Measured, "is convicted")
@@ -206,7 +223,7 @@ impl Job for Gallery {
                 Err(Stop::NotMeasured(error)) => (Run::NotMeasured(error.what), "could not be measured"),
             };
             progress.end(&format!("{} {what} ({} ms)", flaw.name, began.elapsed().as_millis()));
-            seen.push(Seen { name: flaw.name.to_owned(), sentence: flaw.wrong().to_owned(), run });
+            seen.push(Seen { name: flaw.name.to_owned(), sentence, run });
         }
         let document = document_of(&Matrix { format: FORMAT, flaws: measured })
             .map_err(|error| NotMeasured { what: error.to_string() })?;
@@ -458,6 +475,8 @@ mod tests {
         let (quickest, others) = before.quickest();
         assert_eq!(quickest, Convicted { groups: names(&["a"]), sweeps: names(&["random"]) });
         assert_eq!(others, names(&["nemesis", "power"]));
+        assert_eq!(quickest.to_string(), "Convicted by groups a; sweeps random.");
+        assert_eq!(Convicted { groups: others, sweeps: names(&[]) }.to_string(), "Convicted by groups nemesis, power.");
     }
 
     #[test]
