@@ -4,7 +4,7 @@ pub(crate) const APPLICATION_ID: i64 = 0x4475_4164;
 /// The version of what follows, in SQLite's `user_version`.
 pub(crate) const SCHEMA_VERSION: i64 = 1;
 
-/// CHECKs are tripwires: the verbs never run into one.
+/// CHECKs are tripwires: the verbs never run into one. A longer list behind IN would be built as a table at each write.
 ///
 /// - `task.due` is what claims look at: 0 = claimable now, a lease = claimable from that tick on, NULL =
 ///   not claimable. A claim first sets to 0 what has run out, so that the oldest claimable task is the
@@ -33,7 +33,7 @@ CREATE TABLE intent (
 CREATE TABLE task (
     sequence INTEGER PRIMARY KEY REFERENCES intent (sequence),
     bytes INTEGER NOT NULL CHECK (bytes >= 0),
-    state TEXT NOT NULL CHECK (state IN ('queued', 'inflight', 'quarantined', 'done', 'cancelled')),
+    state TEXT NOT NULL CHECK (state = 'queued' OR state = 'inflight' OR state = 'quarantined' OR state = 'done' OR state = 'cancelled'),
     generation INTEGER NOT NULL DEFAULT 0 CHECK (generation BETWEEN 0 AND 1000000000),
     lease INTEGER CHECK (lease BETWEEN 5 AND 1000000000),
     due INTEGER DEFAULT 0,

@@ -179,6 +179,31 @@ fn every_statement_of_a_verb_searches_and_none_scans_or_sorts() {
     assert!(!scans.iter().all(|step| is_bounded(step)), "{scans:?} would pass as bounded");
 }
 
+/// SQLite builds one, pages and all, for a list behind IN, and for an UPDATE of what it searches by.
+#[test]
+fn no_statement_of_a_verb_builds_a_table_for_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let Listener { store, calls } = every_verb(folder.path());
+    for Call { verb, statements } in &calls {
+        for sql in statements {
+            let built = tables_built_by(&store.connection, sql);
+            let only_where_leases_ran_out = sql.starts_with("UPDATE task SET due = 0 ");
+            assert_eq!(built.is_empty(), !only_where_leases_ran_out, "{verb}: {built:?} in {sql}");
+        }
+    }
+}
+
+fn tables_built_by(connection: &Connection, statement: &str) -> Vec<String> {
+    let mut explain = connection.prepare(&format!("EXPLAIN {statement}")).unwrap();
+    let mut rows = explain.raw_query();
+    let mut built = Vec::new();
+    while let Some(row) = rows.next().unwrap() {
+        let opcode: String = row.get(1).unwrap();
+        built.extend(["OpenEphemeral", "OpenAutoindex", "SorterOpen"].contains(&opcode.as_str()).then_some(opcode));
+    }
+    built
+}
+
 /// With values bound to it, SQLite may find that a plan hangs on them, and prepare the statement anew at every call.
 #[test]
 fn every_statement_of_a_verb_is_prepared_once() {

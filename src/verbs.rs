@@ -186,7 +186,7 @@ pub(crate) fn admit(
 
 pub(crate) fn claim(connection: &Connection, tick: i64) -> Result<Option<Claim>> {
     store_tick(connection, tick)?;
-    run(connection, "UPDATE task SET due = 0 WHERE due BETWEEN 1 AND ?1", [tick])?;
+    make_claimable_what_ran_out(connection, tick)?;
     let oldest = connection
         .prepare_cached(
             "SELECT task.sequence, generation, request_id, tenant, payload
@@ -339,6 +339,14 @@ fn store_tick(connection: &Connection, tick: i64) -> Result<()> {
     Ok(())
 }
 
+/// Looks first: most claims find nothing, and an UPDATE of what it searches by builds itself a table to begin with.
+fn make_claimable_what_ran_out(connection: &Connection, tick: i64) -> Result<()> {
+    if connection.prepare_cached("SELECT 1 FROM task WHERE due BETWEEN 1 AND ?1 LIMIT 1")?.exists([tick])? {
+        run(connection, "UPDATE task SET due = 0 WHERE due BETWEEN 1 AND ?1", [tick])?;
+    }
+    Ok(())
+}
+
 fn full(scope: Scope, usage: Usage, allowance: Allowance, bytes: u64) -> Option<Full> {
     [(Budget::Count, usage.count, allowance.count, 1), (Budget::Bytes, usage.bytes, allowance.bytes, bytes)]
         .into_iter()
@@ -348,11 +356,14 @@ fn full(scope: Scope, usage: Usage, allowance: Allowance, bytes: u64) -> Option<
 
 /// Gives back what was charged, globally and to the tenant.
 fn give_back(connection: &Connection, held: &Held) -> Result<()> {
-    let rows = run(
-        connection,
-        "UPDATE usage SET count = count - 1, bytes = bytes - ?2 WHERE tenant IN ('', ?1)",
-        params![held.tenant, held.bytes],
-    )?;
+    let mut rows = 0;
+    for tenant in [GLOBAL, &held.tenant] {
+        rows += run(
+            connection,
+            "UPDATE usage SET count = count - 1, bytes = bytes - ?2 WHERE tenant = ?1",
+            params![tenant, held.bytes],
+        )?;
+    }
     both_rows_of_ledger(rows, &held.tenant)
 }
 
