@@ -341,7 +341,7 @@ fn store_tick(connection: &Connection, tick: i64) -> Result<()> {
 
 /// Looks first: most claims find nothing, and an UPDATE of what it searches by builds itself a table to begin with.
 fn make_claimable_what_ran_out(connection: &Connection, tick: i64) -> Result<()> {
-    if connection.prepare_cached("SELECT 1 FROM task WHERE due BETWEEN 1 AND ?1 LIMIT 1")?.exists([tick])? {
+    if connection.prepare_cached("SELECT 1 FROM task WHERE due BETWEEN 1 AND ?1")?.exists([tick])? {
         run(connection, "UPDATE task SET due = 0 WHERE due BETWEEN 1 AND ?1", [tick])?;
     }
     Ok(())
