@@ -67,3 +67,19 @@ fn the_sql_mutants_are_counted() {
     assert!(README.contains(&all), "README.md does not say: {all}");
     assert!(README.contains(&format!("and {equivalent} are equivalent")));
 }
+
+#[test]
+fn the_matrix_of_flaws_is_the_frozen_one() {
+    let flaws = frozen(include_str!("../experiments/flaws/matrix.json"), "flaws");
+    let flaws = flaws.as_object().unwrap();
+    assert!(README.contains(&format!("the {} flaws in", flaws.len())));
+    for (flaw, row_of_flaw) in flaws {
+        let by = |kind: &str| {
+            let names = row_of_flaw["convicted_by"][kind].as_array().unwrap();
+            names.iter().map(|name| format!("`{}`", name.as_str().unwrap())).collect::<Vec<_>>().join(", ")
+        };
+        let cells =
+            [by("groups"), by("sweeps")].map(|names| if names.is_empty() { names } else { format!(" {names}") });
+        assert_eq!(row(flaw), format!("| `{flaw}` |{} |{} |", cells[0], cells[1]));
+    }
+}
