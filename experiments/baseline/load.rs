@@ -162,8 +162,12 @@ mod tests {
     #[test]
     fn a_file_too_large_to_be_ours_is_refused() {
         let (_folder, file) = with(b"");
-        File::options().write(true).open(&file).and_then(|f| f.set_len(LARGEST_BYTES + 1)).expect("a sparse file");
-        assert!(refused(&file).starts_with("the file is larger than "));
+        let grown_to = |bytes| {
+            File::options().write(true).open(&file).and_then(|f| f.set_len(bytes)).expect("a sparse file");
+            refused(&file)
+        };
+        assert!(grown_to(LARGEST_BYTES + 1).starts_with("the file is larger than "));
+        assert!(grown_to(LARGEST_BYTES).starts_with("line 1, column 1, "), "it is read, and holds zeros");
     }
 
     #[test]

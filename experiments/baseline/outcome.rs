@@ -370,10 +370,10 @@ mod tests {
 
     #[test]
     fn a_selection_looks_at_nothing_else() {
-        let baseline = r#"{"groups": {"a": 1, "b": 1}}"#;
+        let baseline = r#"{"groups": {"a": 1, "b": 1, "c": 1}}"#;
         let outcome = outcome(Scope::Selected, baseline, r#"{"groups": {"b": 1}}"#, vec![seen("b", Run::Measured)]);
         assert_eq!(statuses(&outcome), [("b", "agrees", 0)]);
-        assert_eq!(outcome.skipped(), 1);
+        assert_eq!(outcome.skipped(), 2);
         assert_eq!(outcome.verdict(), Verdict::Pass);
     }
 
@@ -404,6 +404,34 @@ mod tests {
         let empty = r#"{"groups": {}}"#;
         assert_eq!(outcome(Scope::Whole, empty, empty, vec![]).verdict(), Verdict::NotMeasured);
         assert_eq!(Outcome::cannot_check(GROUPS, "results.json", "gone").verdict(), Verdict::Unreadable);
+    }
+
+    #[test]
+    fn what_was_done_about_the_file_decides_before_what_was_found() {
+        let text = |answer| format!(r#"{{"groups": {{"a": {answer}}}}}"#);
+        let found = outcome(Scope::Whole, &text(1), &text(2), vec![seen("a", Run::Measured)]);
+        for (deed, verdict) in [
+            (Deed::Compared, Verdict::Fail),
+            (Deed::DryRun, Verdict::Fail),
+            (Deed::Created, Verdict::Pass),
+            (Deed::Written, Verdict::Pass),
+            (Deed::Unchanged, Verdict::Pass),
+            (Deed::Refused("it is write-protected".into()), Verdict::Unreadable),
+        ] {
+            let done = found.clone().with(deed);
+            assert_eq!(done.verdict(), verdict, "{:?}", done.deed);
+            assert_eq!(done.count(), found.count(), "the finding stays");
+        }
+    }
+
+    #[test]
+    fn a_fail_is_worse_than_an_inconclusive_run_and_nothing_than_itself() {
+        let ascending = [Verdict::Pass, Verdict::NotMeasured, Verdict::Fail, Verdict::Unreadable];
+        for (one, left) in ascending.iter().enumerate() {
+            for (other, right) in ascending.iter().enumerate() {
+                assert_eq!(left.is_worse_than(*right), one > other, "{left:?} and {right:?}");
+            }
+        }
     }
 
     #[test]

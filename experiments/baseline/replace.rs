@@ -159,8 +159,12 @@ fn keep_owner_and_mode(fresh: &File, old: &Metadata) -> io::Result<()> {
 }
 
 fn sync_folder(folder: &Path) -> io::Result<()> {
-    match File::open(folder)?.sync_all() {
-        // Some file systems have no such thing, and say so.
+    where_supported(File::open(folder)?.sync_all())
+}
+
+/// Some file systems have no way to sync a folder, and say so.
+fn where_supported(synced: io::Result<()>) -> io::Result<()> {
+    match synced {
         Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(()),
         synced => synced,
     }
@@ -196,11 +200,17 @@ impl<'t> Beside<'t> {
     /// A temporary file that is ours: locked, and still there once it is locked, as a sweep in another process may come
     /// between the two.
     fn create(&self) -> io::Result<NamedTempFile> {
+        self.create_amid(|| {})
+    }
+
+    /// `others` do their work where a sweep may come.
+    fn create_amid(&self, mut others: impl FnMut()) -> io::Result<NamedTempFile> {
         loop {
             let mut builder = Builder::new();
             builder.prefix(&self.prefix).suffix(SUFFIX).rand_bytes(RANDOM);
             // A new target gets the mode that any new file gets here.
             let fresh = builder.permissions(Permissions::from_mode(0o666)).tempfile_in(self.folder)?;
+            others();
             fresh.as_file().lock()?;
             if fresh.as_file().metadata()?.nlink() > 0 {
                 return Ok(fresh);
@@ -373,9 +383,29 @@ mod tests {
         let it = folder();
         let fifo = it.path("fifo");
         nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).expect("a fifo");
-        for path in [it.folder.path(), &fifo, Path::new("/dev/null")] {
-            assert!(matches!(replace(path, NEW), Err(ReplaceError::NotAFile { .. })), "{path:?}");
+        for (path, sentence) in [
+            (it.folder.path(), "this is a directory, not a file; "),
+            (&fifo, "this is a pipe, socket or device, not a file; "),
+            (Path::new("/dev/null"), "this is a pipe, socket or device, not a file; "),
+        ] {
+            let error = replace(path, NEW).expect_err("no file");
+            assert!(matches!(error, ReplaceError::NotAFile { .. }), "{error}");
+            assert!(error.to_string().contains(sentence), "{error}");
         }
+    }
+
+    #[test]
+    fn what_can_not_be_looked_at_is_not_taken_for_absent() {
+        let it = folder();
+        let error = replace(&it.file.join("below"), NEW).expect_err("a file is no folder").to_string();
+        assert!(error.contains("results.json/below: can't look at it ("), "{error}");
+        assert!(it.is_untouched());
+    }
+
+    #[test]
+    fn a_bare_name_is_one_in_the_current_folder() {
+        let (bare, below) = (Path::new("results.json"), Path::new("experiments/sweeps.json"));
+        assert_eq!((folder_of(bare), folder_of(below)), (Path::new("."), Path::new("experiments")));
     }
 
     #[test]
@@ -450,6 +480,43 @@ mod tests {
         expected.sort();
         assert_eq!(it.names(), expected);
         drop(live);
+    }
+
+    #[test]
+    fn what_took_the_place_of_a_leftover_is_not_swept_by_its_name() {
+        let it = folder();
+        let link = it.path(".results.json.durable-admission-0123456789.tmp");
+        symlink("results.json", &link).expect("a link");
+        // It was a file when the folder was listed.
+        remove_unless_locked(&link);
+        assert!(fs::symlink_metadata(&link).is_ok_and(|found| found.is_symlink()));
+    }
+
+    #[test]
+    fn a_writer_whose_file_is_swept_before_it_is_locked_takes_another() {
+        let it = folder();
+        let place = Beside::new(&it.file);
+        let mut tries = 0;
+        let fresh = place.create_amid(|| {
+            tries += 1;
+            if tries == 1 {
+                assert_eq!(it.names().len(), 2);
+                place.sweep();
+                assert_eq!(it.names(), ["results.json"]);
+            }
+        });
+        let fresh = fresh.expect("a temporary file");
+        assert!(fresh.path().exists() && tries == 2, "{tries} tries");
+    }
+
+    #[test]
+    fn a_folder_that_can_not_be_synced_is_an_error_unless_none_ever_can_there() {
+        let it = folder();
+        assert!(sync_folder(it.folder.path()).is_ok());
+        assert!(sync_folder(&it.path("absent")).is_err());
+        assert!(where_supported(Err(Errno::EINVAL.into())).is_ok());
+        let broken = where_supported(Err(Errno::EIO.into())).expect_err("a disk that fails");
+        assert_eq!(broken.raw_os_error(), Some(Errno::EIO as i32));
     }
 
     #[test]

@@ -75,7 +75,7 @@ pub fn verdict_line(outcome: &Outcome) -> String {
             let (n, all) = (count.not_measured, entries(count.entries));
             format!("INCONCLUSIVE: {n} of {all} could not be measured")
         }
-        Verdict::Unreadable => format!("CANNOT CHECK: {}", visible(&cause(outcome))),
+        Verdict::Unreadable => format!("CANNOT CHECK: {}", visible(outcome.why().unwrap_or_default())),
     }
 }
 
@@ -138,13 +138,6 @@ fn failures(count: Count, noun: &str) -> Vec<String> {
 
 fn counted(n: usize, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })
-}
-
-fn cause(outcome: &Outcome) -> String {
-    match &outcome.finding {
-        super::outcome::Finding::CannotCheck(sentence) => sentence.clone(),
-        super::outcome::Finding::Compared { .. } => String::new(),
-    }
 }
 
 fn is_hidden(character: char) -> bool {

@@ -154,6 +154,13 @@ mod tests {
     }
 
     #[test]
+    fn whole_numbers_alone_share_a_line() {
+        let document = Document::read(br#"{"usage": [1, 3], "mixed": [1, 0.5]}"#).expect("readable");
+        let expected = "{\n  \"usage\": [1, 3],\n  \"mixed\": [\n    1,\n    0.5\n  ]\n}\n";
+        assert_eq!(canonical(document.root()), expected);
+    }
+
+    #[test]
     fn canonical_text_reads_back_to_itself() {
         let once = canonical(document_of(&odd()).expect("readable").root());
         let again = canonical(Document::read(once.as_bytes()).expect("readable").root());

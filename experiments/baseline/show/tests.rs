@@ -116,6 +116,21 @@ fn the_verdict_line_is_exact() {
 }
 
 #[test]
+fn the_verdict_line_says_what_was_done_about_the_file() {
+    let after = |deed| verdict_line(&changed().with(deed));
+    assert_eq!(after(Deed::Created), "CREATED results.json with 2 scenario groups: review it");
+    assert_eq!(after(Deed::Written), "WROTE results.json: 2 differences in 2 of 2 groups");
+    assert_eq!(after(Deed::DryRun), "DRY RUN: 2 differences in 2 of 2 groups, nothing written");
+    assert_eq!(
+        after(Deed::Refused("chmod\nfirst".into())),
+        r"REFUSED: 2 differences in 2 of 2 groups, results.json not written: chmod\nfirst"
+    );
+    let agreeing = |deed| verdict_line(&measured(BASELINE).with(deed));
+    assert_eq!(agreeing(Deed::Unchanged), "UNCHANGED: 2 scenario groups match results.json, which was not written");
+    assert_eq!(agreeing(Deed::DryRun), "DRY RUN: 0 differences, nothing written");
+}
+
+#[test]
 fn quiet_is_the_verdict_alone() {
     let quiet = render(&changed(), Format::Text, Style::Plain, Extent::Verdict);
     assert_eq!(quiet, "FAIL: 2 differences in 2 of 2 groups\n");
@@ -298,6 +313,17 @@ fn github_annotations_stand_on_the_baselines_line_and_are_escaped() {
          ::error file=a%2C b%3A 100%25/results.json,line=1,col=26,title=value at /groups/100%25%3A a%2Cb::expected \"50%25\"%0Aactual \"1,2:\\r\\n\"\n\
          FAIL: 1 difference in 1 of 1 groups, 1 broken expectation\n"
     );
+}
+
+#[test]
+fn a_long_value_is_cut_in_an_annotation_and_the_cut_is_marked() {
+    let shown = |n: usize| {
+        let outcome = texts(&"中".repeat(n), "x");
+        render(&outcome, Format::Github, Style::Plain, Extent::Full)
+    };
+    // 200 characters with their quotes.
+    assert!(shown(198).contains(&format!("::expected \"{}\"%0Aactual \"x\"\n", "中".repeat(198))), "{}", shown(198));
+    assert!(shown(199).contains(&format!("::expected \"{}…%0Aactual \"x\"\n", "中".repeat(199))), "{}", shown(199));
 }
 
 #[test]
