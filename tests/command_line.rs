@@ -3,7 +3,7 @@
 mod place;
 
 use std::fs::{self, File, Permissions};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -271,6 +271,13 @@ fn a_check_passes_as_root_and_as_an_ordinary_user() {
     let said = place.end(command.args(NOBODY).arg(&binary).arg(GROUP)).code(2);
     assert!(said.last_line().contains("the file is write-protected"), "{said:?}");
     place.holds(&differing_in(GROUP));
+    // Nor is a file of their own replaced in a folder of others.
+    chown(&place.results, Some(54321), Some(54321)).unwrap();
+    let mut command = place.command("setpriv");
+    let said = place.end(command.args(NOBODY).arg(&binary).arg(GROUP)).code(2);
+    assert!(said.last_line().contains("the folder can't be written"), "{said:?}");
+    place.holds(&differing_in(GROUP));
+    assert_eq!(place::names(&place.folder), ["Cargo.toml", "results.json"]);
 }
 
 /// A run of many children reaps each: as it goes there are never more zombies than one race has children.

@@ -201,7 +201,12 @@ fn long_strings_show_where_they_part() {
     assert!(shown.contains("jumps over the [-lazy-]{+sleepy+} dog and the store"), "{shown}");
     let chinese = "持久接纳".repeat(30);
     let shown = plain(&texts(&chinese, &format!("{chinese}。")));
-    assert!(shown.contains("…(80 equal)…") && shown.contains("接纳{+。+}\"\n"), "{shown}");
+    let kept = "持久接纳".repeat(5);
+    assert!(shown.contains(&format!("    \"{kept}…(80 equal)…{kept}{{+。+}}\"\n")), "{shown}");
+    // Words are compared only where both sides have some.
+    let half = "持久接纳".repeat(15);
+    let shown = plain(&texts(&chinese, &format!("{half} {half}")));
+    assert!(shown.contains(&format!("    \"{half}{{+ +}}{half}\"\n")), "{shown}");
     let quotes = "\"\\".repeat(40);
     let shown = plain(&texts(&quotes, &format!("{quotes}\"")));
     assert!(shown.contains(r#"\"\\{+\"+}""#), "{shown}");
@@ -215,6 +220,34 @@ fn texts_of_several_lines_are_shown_by_line() {
     let expected = "      \"line 14\\n\"\n    - \"line 15\\n\"\n    + \"line 15\\r\\n\"\n      \"line 16\\n\"\n";
     assert!(shown.contains(expected), "{shown}");
     assert!(!shown.contains("line 12"), "only a change's surroundings: {shown}");
+    // Also where one side has a single line.
+    for (expected, actual) in [("one\n", "one"), ("one", "one\n")] {
+        let shown = plain(&texts(expected, actual));
+        assert!(shown.contains("lines: - expected, + actual\n") && shown.contains("\"one\\n\"\n"), "{shown}");
+    }
+}
+
+#[test]
+fn the_lines_that_differ_are_counted_where_they_are_left_out() {
+    let lines = |letter: &str, n: usize| format!("{letter}\n").repeat(n);
+    let just_fit = plain(&texts(&lines("a", 25), &lines("b", 15)));
+    assert_eq!(just_fit.matches("\\n\"\n").count(), 40, "{just_fit}");
+    assert!(!just_fit.contains("not shown"), "{just_fit}");
+    let outcome = texts(&lines("a", 25), &lines("b", 20));
+    let cut = plain(&outcome);
+    assert_eq!(cut.matches("\\n\"\n").count(), 40, "{cut}");
+    assert!(cut.contains("    ... 5 more lines not shown; --full shows all\n"), "{cut}");
+    let full = render(&outcome, Format::Text, Style::Plain, Extent::Full);
+    assert_eq!(full.matches("\\n\"\n").count(), 45, "{full}");
+    assert!(!full.contains("not shown"), "{full}");
+}
+
+#[test]
+fn a_broken_sentence_of_several_lines_keeps_them() {
+    let broken = Run::Broken(vec!["no order explains it\nadmit(one): accepted\nadmit(one): accepted".into()]);
+    let shown = plain(&outcome_of(BASELINE, BASELINE, vec![("identity", broken), ("race", Run::Measured)]));
+    let expected = "  broken: no order explains it\n    admit(one): accepted\n    admit(one): accepted\n";
+    assert!(shown.contains(expected), "{shown}");
 }
 
 #[test]
