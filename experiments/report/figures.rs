@@ -6,6 +6,13 @@ use super::tree::{items, members, number, said};
 use crate::baseline::read::{Member, Node, Value};
 use crate::baseline::show::visible;
 
+/// To be said below the sums, where a sweep loses and breaks what it means to.
+pub fn wrong_on_purpose(sweeps: &[Member]) -> Option<&'static str> {
+    sweeps.iter().any(|sweep| sweep.name == "teeth").then_some(
+        "In the sweep \"teeth\" disks and settings are wrong on purpose: what is lost or broken there is what convicts them.",
+    )
+}
+
 /// Sums over a sweep's rows, of the figures that sweeps have in common. `None` where it does not count such a thing.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Totals {

@@ -330,9 +330,7 @@ fn table_of_sweeps(document: &Document, part: Option<&Part>) -> Markup {
                 td { (at(&sweep.node, &["shows"]).map(super::tree::said).unwrap_or_default()) }
             } } }
         } }
-        @if all.iter().any(|sweep| sweep.name == "teeth") {
-            p { "In the sweep \"teeth\" disks and settings are wrong on purpose: what is lost or broken there is what convicts them." }
-        }
+        @if let Some(sentence) = figures::wrong_on_purpose(all) { p { (sentence) } }
         @for sweep in all {
             h3 { (visible(&sweep.name)) " " span.status { (status(&sweep.name)) } }
             p { (at(&sweep.node, &["shows"]).map(super::tree::said).unwrap_or_default()) }

@@ -1,6 +1,6 @@
 //! The report in short, as Markdown: for a pull request's comment, or a CI run's summary.
 
-use super::figures::Totals;
+use super::figures::{Totals, wrong_on_purpose};
 use super::groups::status_word;
 use super::page::{convicts, cut};
 use super::surroundings::Tree;
@@ -182,7 +182,11 @@ fn sweeps(sweeps: &Sweeps) -> Vec<String> {
             [totals.rounds, totals.points, totals.states, totals.images, totals.lost, totals.broken].map(figure);
         [plain(&sweep.name), result].into_iter().chain(figures).collect()
     });
-    table(&["sweep", "result", "rounds", "points", "states", "images", "lost", "broken"], rows)
+    let mut lines = table(&["sweep", "result", "rounds", "points", "states", "images", "lost", "broken"], rows);
+    if let Some(sentence) = wrong_on_purpose(document.entries("sweeps")) {
+        lines.extend([sentence.to_owned(), String::new()]);
+    }
+    lines
 }
 
 /// What was convicted by how many; the page has the names.

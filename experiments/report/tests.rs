@@ -186,6 +186,16 @@ fn figures_that_were_not_run_now_say_so() {
 }
 
 #[test]
+fn what_is_lost_on_purpose_is_told_apart() {
+    for (name, told) in [("teeth", true), ("power", false)] {
+        let sweeps = Sweeps::Frozen(Ok(document(&json!({"sweeps": {name: {"lost": 7, "broken": 1}}}))));
+        for text in texts(&Report { sweeps, ..report(groups("a", &story("a"), &story("a"), Run::Measured)) }) {
+            assert_eq!(text.contains("wrong on purpose"), told, "{text}");
+        }
+    }
+}
+
+#[test]
 fn what_convicted_a_flaw_is_named_and_what_is_told_of_it_is_kept() {
     let flaws = json!({"flaws": {
         "one": {"wrong": "it lies.", "shipped_by": "a queue.", "convicted_by": {"groups": ["a", "b"], "sweeps": []}},
