@@ -34,6 +34,11 @@ impl Ear {
         ear
     }
 
+    /// Statements heard so far.
+    pub(crate) fn count(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+
     pub(crate) fn off(self, connection: &mut Connection) -> Vec<String> {
         connection.trace_v2(TraceEventCodes::empty(), None::<fn(TraceEvent<'_>)>).unwrap();
         std::mem::take(&mut *self.0.lock().unwrap())

@@ -51,19 +51,29 @@ impl Wal {
         }
         self.commits_until_look = COMMITS_PER_LOOK;
         let Ok(Length { pages, .. }) = checkpoint(connection, "PRAGMA wal_checkpoint(NOOP)") else { return };
-        if pages <= BOUND_PAGES {
-            self.attempt_at = BOUND_PAGES;
-        } else if pages >= self.attempt_at {
-            self.attempt_at = pages.saturating_mul(2);
-            if connection.busy_timeout(PATIENCE.min(busy_timeout)).is_ok()
-                && let Ok(left) = checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
-                && left.in_database > left.pages / 2
-            {
-                self.attempt_at = pages.saturating_add(PAGES_TO_NEXT_ATTEMPT);
-            }
+        if self.attempt_is_due(pages) {
+            let patient = connection.busy_timeout(PATIENCE.min(busy_timeout));
+            let left = patient.and_then(|()| checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)"));
+            self.attempt_at = next_attempt(pages, left.ok());
             // Fails only on a timeout that opening has refused.
             let _ = connection.busy_timeout(busy_timeout);
         }
+    }
+
+    fn attempt_is_due(&mut self, pages: i64) -> bool {
+        if pages <= BOUND_PAGES {
+            self.attempt_at = BOUND_PAGES;
+            return false;
+        }
+        pages >= self.attempt_at
+    }
+}
+
+/// Pages at which to try again after an attempt on so many, from what it `left`, if it could be made.
+fn next_attempt(pages: i64, left: Option<Length>) -> i64 {
+    match left {
+        Some(left) if left.in_database > left.pages / 2 => pages.saturating_add(PAGES_TO_NEXT_ATTEMPT),
+        Some(_) | None => pages.saturating_mul(2),
     }
 }
 
@@ -76,4 +86,51 @@ struct Length {
 
 fn checkpoint(connection: &Connection, pragma: &str) -> rusqlite::Result<Length> {
     connection.prepare_cached(pragma)?.query_row([], |row| Ok(Length { pages: row.get(1)?, in_database: row.get(2)? }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statements::Ear;
+
+    #[test]
+    fn the_next_attempt_is_due_soon_where_readers_come_and_go_and_at_twice_the_length_where_one_stays() {
+        for (left, next) in [
+            (None, 18_000),
+            (Some(Length { pages: 9_001, in_database: 0 }), 18_000),
+            (Some(Length { pages: 9_001, in_database: 4_500 }), 18_000),
+            (Some(Length { pages: 9_001, in_database: 4_501 }), 10_000),
+            (Some(Length { pages: 9_001, in_database: 9_001 }), 10_000),
+            (Some(Length { pages: 0, in_database: 0 }), 18_000),
+        ] {
+            assert_eq!(next_attempt(9_000, left), next);
+        }
+    }
+
+    #[test]
+    fn an_attempt_is_due_past_the_bound_and_then_where_it_was_put_until_the_wal_is_short_again() {
+        let mut wal = Wal::new();
+        assert_eq!([4_000, 4_001, 9_000].map(|pages| wal.attempt_is_due(pages)), [false, true, true]);
+        wal.attempt_at = 6_000;
+        assert_eq!([5_999, 6_000, 6_001].map(|pages| wal.attempt_is_due(pages)), [false, true, true]);
+        assert!(!wal.attempt_is_due(100));
+        assert!(wal.attempt_is_due(4_001));
+    }
+
+    #[test]
+    fn the_length_is_looked_at_once_in_sixty_four_commits() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut connection = Connection::open(folder.path().join("wal.db")).unwrap();
+        connection.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t (x)").unwrap();
+        let ear = Ear::on(&mut connection);
+        let mut wal = Wal::new();
+        let looks: Vec<usize> = (0..3 * COMMITS_PER_LOOK as usize)
+            .filter(|_| {
+                let before = ear.count();
+                wal.keep_bounded(&connection, Duration::ZERO);
+                ear.count() > before
+            })
+            .collect();
+        assert_eq!(looks, [63, 127, 191]);
+    }
 }
