@@ -283,6 +283,9 @@ fn every_group_is_one_transaction_that_begins_immediate_and_searches() {
             .cloned()
             .collect();
         assert_is_immediate("a group", &outside);
+        // What is not released is kept in memory up to COMMIT, for each request of the group.
+        let count = |word: &str| group.iter().filter(|sql| sql.starts_with(word)).count();
+        assert_eq!(count("SAVEPOINT"), count("RELEASE"), "{group:#?}");
         for step in outside.iter().flat_map(|sql| plan(&plain, sql)) {
             assert!(is_bounded(&step), "{step}, in {outside:#?}");
         }

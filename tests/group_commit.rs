@@ -10,7 +10,7 @@ use std::sync::{Arc, Barrier};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use durable_admission::{Boundary, Error, Observer, OpenOptions, QueueOptions, SharedStore, Store, Token};
+use durable_admission::{Boundary, Error, Observer, OpenOptions, QueueOptions, SharedStore, State, Store, Token};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rusqlite::Connection;
 
@@ -201,6 +201,8 @@ fn requests_that_arrive_during_a_commit_share_the_next_and_are_answered_only_aft
     warden.pass(&[ResolveAfterCommit]);
     assert_eq!(hear(callers), ["accepted", "first 1", "accepted", "done"]);
     assert_eq!(brief(&store.snapshot().unwrap()), ["first:done:1", "second:queued:0", "third:queued:0"]);
+    let third = store.status("third").unwrap().expect("it was accepted");
+    assert_eq!((third.request_id.as_str(), third.state), ("third", State::Queued));
     assert_eq!((store.usage().unwrap(), laboratory.recomputed_usage()), (usage(2, 2), usage(2, 2)));
 }
 
