@@ -135,21 +135,35 @@ const QUICKEST_FIRST: [&str; SWEEPS.len()] = [
 struct Convicted {
     groups: BTreeSet<String>,
     sweeps: BTreeSet<String>,
+    /// Groups and sweeps that could not measure it, which is no pass; where nobody else convicts it.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    not_measured: BTreeSet<String>,
+}
+
+/// What became of the groups or sweeps that a program played.
+#[derive(Default)]
+struct Verdicts {
+    convicted: BTreeSet<String>,
+    not_measured: BTreeSet<String>,
 }
 
 impl Convicted {
     /// With the quickest of its sweeps alone; and the others.
     fn quickest(self) -> (Convicted, BTreeSet<String>) {
-        let Convicted { groups, mut sweeps } = self;
+        let Convicted { groups, mut sweeps, not_measured } = self;
         let quickest = QUICKEST_FIRST.iter().find_map(|name| sweeps.take(*name));
-        (Convicted { groups, sweeps: quickest.into_iter().collect() }, sweeps)
+        // Nobody is believed whom nobody knows.
+        sweeps.retain(|name| QUICKEST_FIRST.contains(&name.as_str()));
+        (Convicted { groups, sweeps: quickest.into_iter().collect(), not_measured }, sweeps)
     }
 }
 
 impl Display for Convicted {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let mut before = "Convicted by";
-        for (kind, names) in [("groups", &self.groups), ("sweeps", &self.sweeps)] {
+        let kinds =
+            [("groups", &self.groups), ("sweeps", &self.sweeps), ("refusing to measure it:", &self.not_measured)];
+        for (kind, names) in kinds {
             if !names.is_empty() {
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();
                 write!(f, "{before} {kind} {}", names.join(", "))?;
@@ -183,6 +197,8 @@ impl Job for Gallery {
 
     fn play(&self, selected: &[&'static str], progress: &Progress) -> Result<Played, NotMeasured> {
         let workshop = Workshop::set_up(&self.checkout)?;
+        progress.begin("the sources as they are");
+        workshop.control()?;
         let frozen = match &self.extent {
             Extent::Everything => None,
             Extent::Frozen(file) | Extent::Quick(file) => load(file, self.subject()).ok(),
@@ -272,6 +288,8 @@ struct Workshop {
     checkout: PathBuf,
     tree: PathBuf,
     target: PathBuf,
+    /// Held as long as something is built and played there.
+    _lock: fs::File,
 }
 
 impl Workshop {
@@ -284,7 +302,14 @@ impl Workshop {
             ),
         };
         fs::create_dir_all(&tree).map_err(told)?;
-        Ok(Workshop { checkout: checkout.to_owned(), tree, target })
+        let lock = fs::File::create(target.join("lock")).map_err(told)?;
+        lock.try_lock().map_err(|error| NotMeasured {
+            what: format!(
+                "{}: another run builds there ({error}); wait for its end, or use a checkout of its own",
+                target.display()
+            ),
+        })?;
+        Ok(Workshop { checkout: checkout.to_owned(), tree, target, _lock: lock })
     }
 
     fn copy_sources(&self) -> io::Result<()> {
@@ -294,25 +319,37 @@ impl Workshop {
     fn convict(&self, flaw: &Flaw, before: Option<&Convicted>, progress: &Progress) -> Result<Convicted, Stop> {
         let say = |what: &str| progress.note(|| format!("{}: {what}", flaw.name));
         say("building");
-        let program = self.build(flaw)?;
+        let program = self.build(Some(flaw))?;
         let mut convicted = Convicted::default();
+        let mut not_measured = BTreeSet::new();
         say("groups");
         let groups: Vec<&str> = GROUPS.iter().map(|group| group.name).collect();
-        convicted.groups = self.tried(before.map(|before| before.groups.clone()), || {
+        convicted.groups = self.tried(before.map(|before| before.groups.clone()), &mut not_measured, || {
             self.play(&program, &[], &groups, &self.checkout.join("results.json"))
         })?;
         for sweep in &SWEEPS {
-            let wanted = before.is_none_or(|before| before.sweeps.contains(sweep.name));
+            let names = |before: &Convicted| [&before.sweeps, &before.not_measured].map(|of| of.contains(sweep.name));
+            let wanted = before.is_none_or(|before| names(before).contains(&true));
             if wanted {
                 say(sweep.name);
                 let frozen = self.checkout.join("experiments").join("sweeps.json");
                 let once = || self.play(&program, &["sweep", sweep.name], &[sweep.name], &frozen);
                 let found = match CHANCY.contains(&sweep.name) {
-                    true => self.tried(before.map(|_| BTreeSet::from([sweep.name.to_owned()])), once)?,
-                    false => once()?,
+                    true => {
+                        let before = before.map(|_| BTreeSet::from([sweep.name.to_owned()]));
+                        self.tried(before, &mut not_measured, once)?
+                    }
+                    false => {
+                        let Verdicts { convicted, not_measured: refused } = once()?;
+                        not_measured.extend(refused);
+                        convicted
+                    }
                 };
                 convicted.sweeps.extend(found);
             }
+        }
+        if convicted == Convicted::default() {
+            convicted.not_measured = not_measured;
         }
         Ok(convicted)
     }
@@ -321,8 +358,14 @@ impl Workshop {
     fn tried(
         &self,
         before: Option<BTreeSet<String>>,
-        once: impl Fn() -> Result<BTreeSet<String>, Stop>,
+        not_measured: &mut BTreeSet<String>,
+        play: impl Fn() -> Result<Verdicts, Stop>,
     ) -> Result<BTreeSet<String>, Stop> {
+        let mut once = || {
+            let Verdicts { convicted, not_measured: refused } = play()?;
+            not_measured.extend(refused);
+            Ok::<_, Stop>(convicted)
+        };
         let mut found = once()?;
         for _ in 1..TRIES {
             match &before {
@@ -341,7 +384,26 @@ impl Workshop {
         Ok(found)
     }
 
-    fn build(&self, flaw: &Flaw) -> Result<PathBuf, Stop> {
+    /// The sources as they are have to pass: else what is found here says nothing of a flaw.
+    fn control(&self) -> Result<(), NotMeasured> {
+        let told = |what: String| NotMeasured { what: format!("without any flaw {what}; see to that first") };
+        let groups: Vec<&str> = GROUPS.iter().map(|group| group.name).collect();
+        let verdicts = self
+            .build(None)
+            .and_then(|program| self.play(&program, &[], &groups, &self.checkout.join("results.json")))
+            .map_err(|stop| match stop {
+                Stop::Stale(what) => told(what),
+                Stop::NotMeasured(error) => error,
+            })?;
+        let Verdicts { convicted, not_measured } = verdicts;
+        match convicted.iter().chain(&not_measured).next() {
+            Some(group) => Err(told(format!("{group} does not agree, or can't be measured"))),
+            None => Ok(()),
+        }
+    }
+
+    /// The sources with the flaw, or as they are.
+    fn build(&self, flaw: Option<&Flaw>) -> Result<PathBuf, Stop> {
         let told = |error: io::Error| {
             Stop::NotMeasured(NotMeasured {
                 what: format!(
@@ -351,20 +413,17 @@ impl Workshop {
             })
         };
         self.copy_sources().map_err(told)?;
-        let patch = self.target.join("flaw.patch");
-        fs::write(&patch, flaw.patch).map_err(told)?;
-        let arguments: [OsString; 5] = [
-            "-C".into(),
-            self.checkout.clone().into(),
-            "apply".into(),
-            format!("--directory={TREE}").into(),
-            patch.into(),
-        ];
-        let applied = run("git apply", "git", arguments, BUILD)?;
-        let changed =
-            flaw.files().all(|file| fs::read(self.tree.join(file)).ok() != fs::read(self.checkout.join(file)).ok());
-        if applied.exit != Exit::Code(0) || !changed {
-            return Err(Stop::Stale(format!("the patch does not apply ({}); make it anew", applied.stderr.trim())));
+        if let Some(flaw) = flaw {
+            let patch = self.target.join("flaw.patch");
+            fs::write(&patch, flaw.patch).map_err(told)?;
+            // Whatever repository is around: to git these are plain files.
+            let arguments: [OsString; 5] =
+                ["--git-dir=/dev/null".into(), "-C".into(), self.tree.clone().into(), "apply".into(), patch.into()];
+            let applied = run("git apply", "git", arguments, BUILD)?;
+            let same = |file| fs::read(self.tree.join(file)).ok() == fs::read(self.checkout.join(file)).ok();
+            if applied.exit != Exit::Code(0) || flaw.files().any(same) {
+                return Err(Stop::Stale(format!("the patch does not apply ({}); make it anew", applied.stderr.trim())));
+            }
         }
         let manifest = self.tree.join("Cargo.toml");
         let arguments: [OsString; 8] = [
@@ -387,8 +446,8 @@ impl Workshop {
         Ok(self.target.join("flaw").join(env!("CARGO_PKG_NAME")))
     }
 
-    /// Which of `names` are not as they should be.
-    fn play(&self, program: &Path, job: &[&str], names: &[&str], frozen: &Path) -> Result<BTreeSet<String>, Stop> {
+    /// Which of `names` are not as they should be, and of which that can't be told.
+    fn play(&self, program: &Path, job: &[&str], names: &[&str], frozen: &Path) -> Result<Verdicts, Stop> {
         let mut arguments: Vec<OsString> = job.iter().map(OsString::from).collect();
         arguments.extend([
             "--check".into(),
@@ -410,8 +469,16 @@ impl Workshop {
         let said: Said = serde_json::from_str(&ended.lines.join("\n")).map_err(|error| NotMeasured {
             what: format!("the flawed program told no result ({}; {error}): {}", ended.exit, ended.stderr.trim()),
         })?;
-        let bad = said.entries.into_iter().filter(|entry| entry.status != "agrees");
-        Ok(bad.map(|entry| entry.name).filter(|name| names.contains(&name.as_str())).collect())
+        let mut verdicts = Verdicts::default();
+        for Entry { name, status } in said.entries {
+            match status.as_str() {
+                _ if !names.contains(&name.as_str()) => {}
+                "agrees" => {}
+                "not-measured" => drop(verdicts.not_measured.insert(name)),
+                _ => drop(verdicts.convicted.insert(name)),
+            }
+        }
+        Ok(verdicts)
     }
 }
 
@@ -471,12 +538,17 @@ mod tests {
     #[test]
     fn the_quickest_is_asked_and_the_others_are_believed() {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
-        let before = Convicted { groups: names(&["a"]), sweeps: names(&["power", "random", "nemesis"]) };
-        let (quickest, others) = before.quickest();
-        assert_eq!(quickest, Convicted { groups: names(&["a"]), sweeps: names(&["random"]) });
+        let convicted = |groups: &[&str], sweeps: &[&str], not_measured: &[&str]| Convicted {
+            groups: names(groups),
+            sweeps: names(sweeps),
+            not_measured: names(not_measured),
+        };
+        let (quickest, others) = convicted(&["a"], &["power", "random", "nemesis", "unknown"], &[]).quickest();
+        assert_eq!(quickest, convicted(&["a"], &["random"], &[]));
         assert_eq!(others, names(&["nemesis", "power"]));
         assert_eq!(quickest.to_string(), "Convicted by groups a; sweeps random.");
-        assert_eq!(Convicted { groups: others, sweeps: names(&[]) }.to_string(), "Convicted by groups nemesis, power.");
+        assert_eq!(convicted(&["b", "c"], &[], &[]).to_string(), "Convicted by groups b, c.");
+        assert_eq!(convicted(&[], &[], &["d"]).to_string(), "Convicted by refusing to measure it: d.");
     }
 
     #[test]

@@ -203,7 +203,15 @@ struct Bench<'j> {
 impl<'j> Bench<'j> {
     fn set_up(job: &'j SqlMutants) -> Result<Bench<'j>, NotMeasured> {
         let workshop = Workshop::set_up(&job.checkout)?;
+        workshop.control()?;
         let Built { program, tripwires, unit_tests } = build(&workshop)?;
+        for (name, tests) in [(TRIPWIRES, &tripwires), (UNIT_TESTS, &unit_tests)] {
+            let ended = run(name, tests, [OsString::from("--quiet")], PLAY)?;
+            if ended.exit != Exit::Code(0) {
+                let what = format!("without any mutant the {name} end with {}; see to that first", ended.exit);
+                return Err(NotMeasured { what });
+            }
+        }
         let read = |path: PathBuf| {
             fs::read(&path).map_err(|error| NotMeasured { what: format!("{}: {error}; run again", path.display()) })
         };
@@ -227,7 +235,7 @@ impl<'j> Bench<'j> {
         if convicted == Convicted::default() && is_played && wanted(|before| &before.sweeps) {
             let program = self.make(&self.program, mutant)?;
             let frozen = self.job.checkout.join("experiments").join("sweeps.json");
-            convicted.sweeps = self.workshop.play(&program, &["sweep", SWEEP], &[SWEEP], &frozen)?;
+            convicted.sweeps = self.workshop.play(&program, &["sweep", SWEEP], &[SWEEP], &frozen)?.convicted;
         }
         if convicted == Convicted::default() && !mutant.is_constraint && wanted(|before| &before.tests) {
             convicted.tests = self.by_tests(UNIT_TESTS, &self.unit_tests, mutant)?;
@@ -254,7 +262,8 @@ impl<'j> Bench<'j> {
             Some(before) => before.iter().map(String::as_str).collect(),
             None => GROUPS.iter().map(|group| group.name).collect(),
         };
-        let mut found = self.workshop.play(&program, &groups, &groups, &self.job.checkout.join("results.json"))?;
+        let frozen = self.job.checkout.join("results.json");
+        let mut found = self.workshop.play(&program, &groups, &groups, &frozen)?.convicted;
         if found.iter().any(|name| !RACES.contains(&name.as_str())) {
             found.retain(|name| !RACES.contains(&name.as_str()));
         }

@@ -6,7 +6,7 @@ use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use durable_admission::Store;
+use durable_admission::{Error, Store};
 use rusqlite::Connection;
 
 use super::ground::Ground;
@@ -182,6 +182,22 @@ impl From<String> for Amiss {
     }
 }
 
+impl From<Error> for Amiss {
+    /// On a disk without a fault, with nobody else at the store, only the machine below it can excuse an error.
+    fn from(error: Error) -> Self {
+        fn is_of_the_machine(error: &Error) -> bool {
+            match error {
+                Error::OutcomeUnknown(why) => is_of_the_machine(why),
+                other => matches!(other, Error::DiskFull(_) | Error::Io(_) | Error::Unavailable(_)),
+            }
+        }
+        match is_of_the_machine(&error) {
+            true => Amiss::Failed(error.to_string()),
+            false => Amiss::Disagrees(error.to_string()),
+        }
+    }
+}
+
 /// How many steps were called and how many acknowledged at each cut of a log.
 #[derive(Clone)]
 pub struct Marks {
@@ -327,8 +343,8 @@ impl Driver {
         self.states.last().cloned().flatten()
     }
 
-    fn open(&mut self) -> Result<(), String> {
-        self.store = Some(Store::open(&self.path, &LIMITS).map_err(|error| error.to_string())?);
+    fn open(&mut self) -> Result<(), Amiss> {
+        self.store = Some(Store::open(&self.path, &LIMITS)?);
         Ok(())
     }
 
@@ -370,7 +386,7 @@ impl Driver {
             let store = driver.store.take().map(Store::close);
             match store.or_else(|| driver.together.take().map(Together::close)) {
                 None => Err("was closed before".to_owned().into()),
-                Some(Err(error)) => Err(error.to_string().into()),
+                Some(Err(error)) => Err(error.into()),
                 Some(Ok(())) => Ok((driver.now(), vec!["closed"])),
             }
         })
@@ -404,11 +420,11 @@ fn as_the_model(before: &State, verb: &Verb, said: Said) -> Result<(State, &'sta
     match said {
         Said::Heard(Ok(answer)) if answer == expected => Ok((after, answer.name())),
         Said::Heard(heard) => Err(Amiss::Disagrees(format!("{heard:?}, and the model says {expected:?}"))),
-        Said::Failed(error) => Err(Amiss::Failed(error.to_string())),
+        Said::Failed(error) => Err(error.into()),
     }
 }
 
-fn write_back(path: &Path, checkpoint: Checkpoint) -> Result<(), String> {
+fn write_back(path: &Path, checkpoint: Checkpoint) -> Result<(), Amiss> {
     let beside = Connection::open(path).map_err(|error| error.to_string())?;
     let sql = match checkpoint {
         Checkpoint::Passive => "PRAGMA wal_checkpoint(PASSIVE)",
@@ -420,7 +436,8 @@ fn write_back(path: &Path, checkpoint: Checkpoint) -> Result<(), String> {
     match done {
         [0, in_wal, written_back] if in_wal == written_back => Ok(()),
         [busy, in_wal, written_back] => {
-            Err(format!("busy {busy}, {written_back} of {in_wal} frames were written back"))
+            // The store keeps a transaction open.
+            Err(Amiss::Disagrees(format!("busy {busy}, {written_back} of {in_wal} frames were written back")))
         }
     }
 }

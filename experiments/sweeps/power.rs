@@ -73,7 +73,10 @@ pub fn replayed(
 }
 
 /// The run with a kept connection, then the one with a connection for each verb.
-pub fn record_both(ground: &Ground<'_>) -> Result<[Journey; 2], NotMeasured> {
+///
+/// # Errors
+/// As [`Journey::record`].
+pub fn record_both(ground: &Ground<'_>) -> Result<[Journey; 2], Unrecorded> {
     let [kept, one_per_verb] = Connections::OF_ONE_CALLER.map(|connections| Journey::record(ground, connections));
     Ok([kept?, one_per_verb?])
 }

@@ -10,6 +10,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use durable_admission::{OpenOptions, Store};
+use nix::sys::statvfs::statvfs;
 use rusqlite::{Connection, MAIN_DB};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -90,6 +91,9 @@ struct Place {
 
 const DATABASE: &str = "store.db";
 
+/// In bytes: many times what any image of these runs and its recovery take.
+const ROOM_TO_RECOVER: u128 = 4 << 20;
+
 /// Nobody else is there to be waited for.
 const OPTIONS: OpenOptions = OpenOptions { busy_timeout: Duration::from_millis(100) };
 
@@ -138,7 +142,10 @@ impl<'r> Recovery<'r> {
             Some(place) => place,
             None => self.make_place()?,
         };
-        let verdict = judge(&place);
+        let verdict = judge(&place).and_then(|verdict| match verdict {
+            Verdict::Legal { .. } => Ok(verdict),
+            Verdict::Lost { .. } | Verdict::Broken { .. } => with_room_at(&place.library).map(|()| verdict),
+        });
         self.places.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(place);
         verdict
     }
@@ -276,6 +283,18 @@ fn ask(store: &mut Store, state: &mut State, verb: &Verb) -> Result<(), String> 
             let expected = expected.map(|(_, answer)| answer);
             Err(format!("{} again: {said:?}, and the model says {expected:?}", Step::Verb(verb.clone())))
         }
+    }
+}
+
+/// What was found where recovery had no room is no finding.
+fn with_room_at(folder: &Path) -> Result<(), NotMeasured> {
+    let told = |why: String| NotMeasured { what: format!("{}: {why}", folder.display()) };
+    let found =
+        statvfs(folder).map_err(|errno| told(format!("its room can't be told ({errno}); use another TMPDIR")))?;
+    let bytes = u128::from(found.blocks_available()) * u128::from(found.fragment_size());
+    match bytes < ROOM_TO_RECOVER {
+        true => Err(told(format!("only {bytes} bytes are left there; make room"))),
+        false => Ok(()),
     }
 }
 

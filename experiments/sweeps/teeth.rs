@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::counterexample::{sentence, smallest};
 use super::ground::Ground;
-use super::journey::{Journey, Step};
+use super::journey::{Journey, Step, Unrecorded};
 use super::power::{RuleFigures, record_both, replayed};
 use super::recovery::{Recovery, Swept, Verdict};
 use super::{Found, Replay};
@@ -89,8 +89,12 @@ const TEETH: [Tooth; 7] = [
 ];
 
 pub fn sweep(ground: &Ground<'_>) -> Result<Found, NotMeasured> {
-    let [kept, closed] = &record_both(ground)?;
     let mut figures = Figures { rule: RuleFigures::of(&RULE), teeth: BTreeMap::new(), controls: BTreeMap::new() };
+    let [kept, closed] = &match record_both(ground) {
+        Ok(both) => both,
+        Err(Unrecorded::Disagrees(what)) => return Found::new(&figures, vec![what]),
+        Err(Unrecorded::NotMeasured(error)) => return Err(error),
+    };
     let mut blunt = Vec::new();
     // Two teeth of one log are one sweep.
     let mut known: BTreeMap<Vec<&str>, Convictions> = BTreeMap::new();
