@@ -59,6 +59,17 @@ fn the_table_of_sweeps_counts_what_is_frozen() {
 }
 
 #[test]
+fn the_windows_that_are_sampled_are_told() {
+    let sweeps = frozen(include_str!("../experiments/sweeps.json"), "sweeps");
+    let runs = sweeps["power"]["runs"].as_object().unwrap();
+    let windows = |kind: &str| -> u64 { runs.values().map(|run| run[kind].as_u64().unwrap()).sum() };
+    let (whole, sampled) = (windows("exhaustive_windows"), windows("sampled_windows"));
+    let text = README.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains(&format!("Of the {} windows between two syncs the {whole} with up to", whole + sampled)));
+    assert!(text.contains(&format!("the larger {sampled} are sampled")));
+}
+
+#[test]
 fn the_sql_mutants_are_counted() {
     let mutants = frozen(include_str!("../experiments/flaws/sql.json"), "mutants");
     let mutants = mutants.as_object().unwrap();

@@ -75,8 +75,20 @@ fn power(sweeps: &Sweeps) -> String {
     };
     let totals = Totals::of(power);
     let said = |figure: Option<i64>| figure.map_or_else(|| "?".to_owned(), grouped);
+    let windows = |kind: &str| -> i64 {
+        let runs = tree::at(power, &["runs"]).map(tree::members).unwrap_or_default();
+        runs.iter().filter_map(|run| tree::number(&run.node, &[kind])).sum()
+    };
+    let (whole, sampled) = (windows("exhaustive_windows"), windows("sampled_windows"));
+    let share = match sampled {
+        0 => String::new(),
+        _ => format!(
+            " Of the {} windows between two syncs {sampled} are sampled, the others tried whole.",
+            whole + sampled
+        ),
+    };
     format!(
-        "{} states of the disk, which are {} distinct images; lost {}, broken {} ({when}).",
+        "{} states of the disk, which are {} distinct images; lost {}, broken {} ({when}).{share}",
         said(totals.states.or(totals.points)),
         said(totals.images),
         said(totals.lost),
