@@ -6,6 +6,7 @@
 
 use std::env;
 use std::error::Error;
+use std::fmt::{self, Display, Formatter};
 use std::fs::{self, File};
 use std::hint::black_box;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -61,12 +62,24 @@ const LIMITS: Limits = Limits {
     payload_bytes: 1 << 20,
 };
 
+/// The command line is not understood.
+#[derive(Debug)]
+struct Misused(String);
+
+impl Display for Misused {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for Misused {}
+
 fn main() -> ExitCode {
     match run(env::args().skip(1).collect()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("ratios: {error}");
-            ExitCode::from(3)
+            ExitCode::from(if error.is::<Misused>() { 2 } else { 3 })
         }
     }
 }
@@ -82,15 +95,16 @@ fn run(arguments: Vec<String>) -> Outcome<()> {
     let (mut folder, mut chosen) = (None, Vec::new());
     while let Some(argument) = arguments.next() {
         if argument == "--folder" {
-            folder = Some(PathBuf::from(arguments.next().ok_or(USAGE)?));
+            folder = Some(PathBuf::from(arguments.next().ok_or_else(|| Misused(USAGE.to_owned()))?));
         } else {
             let known = SECTIONS.iter().find(|(name, _)| *name == argument);
-            chosen.push(*known.ok_or_else(|| format!("no section {argument:?}; {USAGE}"))?);
+            chosen.push(*known.ok_or_else(|| Misused(format!("no section {argument:?}; {USAGE}")))?);
         }
     }
     // Where the build lies is a disk; a temporary folder may be memory.
     let within = folder.unwrap_or_else(|| env!("CARGO_TARGET_TMPDIR").into());
-    fs::create_dir_all(&within)?;
+    fs::create_dir_all(&within)
+        .map_err(|error| format!("{}: {error}; name a folder with --folder", within.display()))?;
     let folder = tempfile::Builder::new().prefix("ratios-").tempdir_in(&within)?;
     println!("SQLite {}, on {}", rusqlite::version(), within.display());
     for (name, section) in if chosen.is_empty() { SECTIONS.to_vec() } else { chosen } {
