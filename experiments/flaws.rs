@@ -147,6 +147,31 @@ struct Verdicts {
     not_measured: BTreeSet<String>,
 }
 
+impl Verdicts {
+    /// As JSON tells them, of `names` alone.
+    fn told(json: &str, names: &[&str]) -> serde_json::Result<Verdicts> {
+        #[derive(Deserialize)]
+        struct Said {
+            entries: Vec<Entry>,
+        }
+        #[derive(Deserialize)]
+        struct Entry {
+            name: String,
+            status: String,
+        }
+        let mut verdicts = Verdicts::default();
+        for Entry { name, status } in serde_json::from_str::<Said>(json)?.entries {
+            match status.as_str() {
+                _ if !names.contains(&name.as_str()) => {}
+                "agrees" => {}
+                "not-measured" => drop(verdicts.not_measured.insert(name)),
+                _ => drop(verdicts.convicted.insert(name)),
+            }
+        }
+        Ok(verdicts)
+    }
+}
+
 impl Convicted {
     /// With the quickest of its sweeps alone; and the others.
     fn quickest(self) -> (Convicted, BTreeSet<String>) {
@@ -457,27 +482,9 @@ impl Workshop {
             frozen.into(),
         ]);
         let ended = run("the flawed program", program, arguments, PLAY)?;
-        #[derive(Deserialize)]
-        struct Said {
-            entries: Vec<Entry>,
-        }
-        #[derive(Deserialize)]
-        struct Entry {
-            name: String,
-            status: String,
-        }
-        let said: Said = serde_json::from_str(&ended.lines.join("\n")).map_err(|error| NotMeasured {
+        let verdicts = Verdicts::told(&ended.lines.join("\n"), names).map_err(|error| NotMeasured {
             what: format!("the flawed program told no result ({}; {error}): {}", ended.exit, ended.stderr.trim()),
         })?;
-        let mut verdicts = Verdicts::default();
-        for Entry { name, status } in said.entries {
-            match status.as_str() {
-                _ if !names.contains(&name.as_str()) => {}
-                "agrees" => {}
-                "not-measured" => drop(verdicts.not_measured.insert(name)),
-                _ => drop(verdicts.convicted.insert(name)),
-            }
-        }
         Ok(verdicts)
     }
 }
@@ -533,6 +540,24 @@ mod tests {
         let mut table = SWEEPS.map(|sweep| sweep.name);
         table.sort_unstable();
         assert_eq!(ordered, table);
+    }
+
+    #[test]
+    fn what_differs_or_is_broken_convicts_and_what_could_not_be_measured_does_not() {
+        let entry =
+            |name: &str, status: &str| format!(r#"{{"name": "{name}", "status": "{status}", "differences": []}}"#);
+        let entries = [
+            entry("agreeing", "agrees"),
+            entry("differing", "differs"),
+            entry("broken", "broken"),
+            entry("unknown", "not-measured"),
+            entry("not asked", "differs"),
+        ];
+        let json = format!(r#"{{"verdict": "fail", "entries": [{}]}}"#, entries.join(", "));
+        let told = Verdicts::told(&json, &["agreeing", "differing", "broken", "unknown"]).expect("is read");
+        assert_eq!(Vec::from_iter(&told.convicted), ["broken", "differing"]);
+        assert_eq!(Vec::from_iter(&told.not_measured), ["unknown"]);
+        assert!(Verdicts::told("", &[]).is_err());
     }
 
     #[test]
