@@ -697,8 +697,11 @@ fn quoted_stderr(text: &str) -> String {
 /// Through the handle alone, which knows whether the pid is still this child's: a number may have gone to a stranger.
 fn kill_and_reap(process: &Mutex<std::process::Child>) {
     let mut process = process.lock().unwrap_or_else(PoisonError::into_inner);
-    if process.kill().is_ok() {
-        let _ = process.wait();
+    if let Ok(None) = process.try_wait() {
+        // With its whole group, whose number is its own: what cargo had started would go on writing after it.
+        let group = nix::unistd::Pid::from_raw(process.id().cast_signed());
+        let _ = nix::sys::signal::killpg(group, Signal::SIGKILL);
+        let _ = process.kill().and_then(|()| process.wait());
     }
 }
 
@@ -1087,9 +1090,25 @@ mod tests {
         assert!(is_there(&grandchild));
         parent.kill().unwrap();
         parent.finish(soon()).unwrap();
+        await_end_of(&grandchild);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_a_child_has_started_ends_with_it_where_we_end_it() {
+        let shell = Start::program("shell", "sh", ["-c", "sleep 60 & echo $!; wait"]);
+        let mut child = Child::spawn(&shell).unwrap();
+        let grandchild = child.expect_line(soon()).unwrap();
+        assert!(is_there(&grandchild));
+        drop(child);
+        await_end_of(&grandchild);
+    }
+
+    #[cfg(target_os = "linux")]
+    fn await_end_of(pid: &str) {
         let until = soon();
-        while std::fs::read_to_string(format!("/proc/{grandchild}/stat")).is_ok_and(|stat| !stat.contains(") Z")) {
-            assert!(Instant::now() < until, "process {grandchild} outlived its parent");
+        while std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z")) {
+            assert!(Instant::now() < until, "process {pid} outlived its parent");
             thread::yield_now();
         }
     }
