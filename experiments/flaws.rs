@@ -413,8 +413,15 @@ impl Workshop {
     fn control(&self) -> Result<(), NotMeasured> {
         let told = |what: String| NotMeasured { what: format!("without any flaw {what}; see to that first") };
         let groups: Vec<&str> = GROUPS.iter().map(|group| group.name).collect();
-        let verdicts = self
-            .build(None)
+        let built = self.build(None).or_else(|_| {
+            // A build that was killed may have torn what the next one goes on from.
+            let torn = self.target.join("flaw").join("incremental");
+            fs::remove_dir_all(&torn).map_err(|error| {
+                Stop::NotMeasured(NotMeasured { what: format!("{}: {error}; remove it and run again", torn.display()) })
+            })?;
+            self.build(None)
+        });
+        let verdicts = built
             .and_then(|program| self.play(&program, &[], &groups, &self.checkout.join("results.json")))
             .map_err(|stop| match stop {
                 Stop::Stale(what) => told(what),
