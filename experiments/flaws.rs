@@ -421,13 +421,12 @@ impl Workshop {
             })?;
             self.build(None)
         });
-        let verdicts = built
+        let Verdicts { convicted, not_measured } = built
             .and_then(|program| self.play(&program, &[], &groups, &self.checkout.join("results.json")))
             .map_err(|stop| match stop {
                 Stop::Stale(what) => told(what),
                 Stop::NotMeasured(error) => error,
             })?;
-        let Verdicts { convicted, not_measured } = verdicts;
         match convicted.iter().chain(&not_measured).next() {
             Some(group) => Err(told(format!("{group} does not agree, or can't be measured"))),
             None => Ok(()),
@@ -470,10 +469,11 @@ impl Workshop {
         ];
         let built = run("cargo build", "cargo", arguments, BUILD)?;
         if built.exit != Exit::Code(0) {
-            return Err(Stop::Stale(format!(
-                "with the patch the sources don't build ({}); make it anew",
-                built.stderr.trim()
-            )));
+            let errors = built.stderr.trim();
+            return Err(Stop::Stale(match flaw {
+                Some(_) => format!("with the patch the sources don't build ({errors}); make it anew"),
+                None => format!("the sources don't build ({errors})"),
+            }));
         }
         Ok(self.target.join("flaw").join(env!("CARGO_PKG_NAME")))
     }
@@ -489,10 +489,11 @@ impl Workshop {
             frozen.into(),
         ]);
         let ended = run("the flawed program", program, arguments, PLAY)?;
-        let verdicts = Verdicts::told(&ended.lines.join("\n"), names).map_err(|error| NotMeasured {
-            what: format!("the flawed program told no result ({}; {error}): {}", ended.exit, ended.stderr.trim()),
-        })?;
-        Ok(verdicts)
+        Verdicts::told(&ended.lines.join("\n"), names).map_err(|error| {
+            Stop::NotMeasured(NotMeasured {
+                what: format!("the flawed program told no result ({}; {error}): {}", ended.exit, ended.stderr.trim()),
+            })
+        })
     }
 }
 
@@ -506,6 +507,7 @@ fn run(
 }
 
 /// Makes `tree` hold the sources of `checkout`, and leaves what is the same already, with its time stamp, to Cargo.
+/// What is neither a file nor a folder (a pipe, a link to nothing) is no source.
 fn mirror(checkout: &Path, tree: &Path) -> io::Result<()> {
     for entry in fs::read_dir(tree)? {
         let entry = entry?;
@@ -523,11 +525,13 @@ fn mirror(checkout: &Path, tree: &Path) -> io::Result<()> {
             continue;
         }
         let copy = tree.join(&name);
+        let origin = entry.path();
         if entry.file_type()?.is_dir() {
             fs::create_dir_all(&copy)?;
-            mirror(&entry.path(), &copy)?;
-        } else {
-            let wanted = fs::read(entry.path())?;
+            mirror(&origin, &copy)?;
+        } else if origin.is_file() {
+            let wanted = fs::read(&origin)
+                .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", origin.display())))?;
             if fs::read(&copy).ok().as_ref() != Some(&wanted) {
                 fs::write(&copy, wanted)?;
             }
@@ -547,6 +551,44 @@ mod tests {
         let mut table = SWEEPS.map(|sweep| sweep.name);
         table.sort_unstable();
         assert_eq!(ordered, table);
+    }
+
+    #[test]
+    fn the_copy_holds_the_sources_alone_and_what_is_the_same_stays_untouched() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [checkout, tree] = ["checkout", "tree"].map(|name| folder.path().join(name));
+        for (file, text) in [("kept.rs", "kept"), ("module/part.rs", "part"), ("target/built", ""), (".git/index", "")]
+        {
+            let file = checkout.join(file);
+            fs::create_dir_all(file.parent().expect("a parent")).expect("a folder");
+            fs::write(file, text).expect("a source");
+        }
+        nix::unistd::mkfifo(&checkout.join("pipe"), nix::sys::stat::Mode::S_IRUSR).expect("a pipe");
+        std::os::unix::fs::symlink("nowhere", checkout.join("dangling")).expect("a link to nothing");
+        fs::create_dir(&tree).expect("a folder");
+        mirror(&checkout, &tree).expect("is copied");
+        let held = || {
+            let mut names: Vec<_> =
+                fs::read_dir(&tree).expect("is read").map(|e| e.expect("an entry").file_name()).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(held(), ["kept.rs", "module"]);
+        assert_eq!(fs::read_to_string(tree.join("module/part.rs")).expect("is read"), "part");
+
+        let written = fs::metadata(tree.join("kept.rs")).and_then(|file| file.modified()).expect("a time");
+        fs::remove_dir_all(checkout.join("module")).expect("is removed");
+        fs::write(checkout.join("module"), "a file now").expect("is written");
+        fs::remove_file(checkout.join("pipe")).expect("is removed");
+        fs::write(checkout.join("changed.rs"), "before").expect("is written");
+        mirror(&checkout, &tree).expect("is copied");
+        fs::write(checkout.join("changed.rs"), "after").expect("is written");
+        mirror(&checkout, &tree).expect("is copied");
+        assert_eq!(held(), ["changed.rs", "kept.rs", "module"]);
+        assert_eq!(fs::read_to_string(tree.join("module")).expect("is read"), "a file now");
+        assert_eq!(fs::read_to_string(tree.join("changed.rs")).expect("is read"), "after");
+        let now = fs::metadata(tree.join("kept.rs")).and_then(|file| file.modified()).expect("a time");
+        assert_eq!(now, written, "what is the same was not written again");
     }
 
     #[test]
