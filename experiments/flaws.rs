@@ -337,8 +337,13 @@ impl Workshop {
         Ok(Workshop { checkout: checkout.to_owned(), tree, target, _lock: lock })
     }
 
-    fn copy_sources(&self) -> io::Result<()> {
-        mirror(&self.checkout, &self.tree)
+    fn copy_sources(&self) -> Result<(), NotMeasured> {
+        mirror(&self.checkout, &self.tree).map_err(|error| self.not_copied(&error))
+    }
+
+    fn not_copied(&self, error: &io::Error) -> NotMeasured {
+        let tree = self.tree.display();
+        NotMeasured { what: format!("{tree}: the sources can't be copied there ({error}); make room and run again") }
     }
 
     fn convict(&self, flaw: &Flaw, before: Option<&Convicted>, progress: &Progress) -> Result<Convicted, Stop> {
@@ -435,18 +440,10 @@ impl Workshop {
 
     /// The sources with the flaw, or as they are.
     fn build(&self, flaw: Option<&Flaw>) -> Result<PathBuf, Stop> {
-        let told = |error: io::Error| {
-            Stop::NotMeasured(NotMeasured {
-                what: format!(
-                    "{}: the sources can't be copied there ({error}); make room and run again",
-                    self.tree.display()
-                ),
-            })
-        };
-        self.copy_sources().map_err(told)?;
+        self.copy_sources()?;
         if let Some(flaw) = flaw {
             let patch = self.target.join("flaw.patch");
-            fs::write(&patch, flaw.patch).map_err(told)?;
+            fs::write(&patch, flaw.patch).map_err(|error| self.not_copied(&error))?;
             // Whatever repository is around: to git these are plain files.
             let arguments: [OsString; 5] =
                 ["--git-dir=/dev/null".into(), "-C".into(), self.tree.clone().into(), "apply".into(), patch.into()];
@@ -490,9 +487,8 @@ impl Workshop {
         ]);
         let ended = run("the flawed program", program, arguments, PLAY)?;
         Verdicts::told(&ended.lines.join("\n"), names).map_err(|error| {
-            Stop::NotMeasured(NotMeasured {
-                what: format!("the flawed program told no result ({}; {error}): {}", ended.exit, ended.stderr.trim()),
-            })
+            let what = format!("the flawed program told no result ({}; {error}): {}", ended.exit, ended.stderr.trim());
+            NotMeasured { what }.into()
         })
     }
 }
@@ -507,7 +503,7 @@ fn run(
 }
 
 /// Makes `tree` hold the sources of `checkout`, and leaves what is the same already, with its time stamp, to Cargo.
-/// What is neither a file nor a folder (a pipe, a link to nothing) is no source.
+/// What is neither a file nor a folder (a pipe, a link to nothing or to a folder) is no source.
 fn mirror(checkout: &Path, tree: &Path) -> io::Result<()> {
     for entry in fs::read_dir(tree)? {
         let entry = entry?;
@@ -576,7 +572,10 @@ mod tests {
         assert_eq!(held(), ["kept.rs", "module"]);
         assert_eq!(fs::read_to_string(tree.join("module/part.rs")).expect("is read"), "part");
 
-        let written = fs::metadata(tree.join("kept.rs")).and_then(|file| file.modified()).expect("a time");
+        // Older than any tick of a coarse clock.
+        let long_ago = std::time::SystemTime::UNIX_EPOCH;
+        let kept = tree.join("kept.rs");
+        fs::File::options().append(true).open(&kept).and_then(|file| file.set_modified(long_ago)).expect("is dated");
         fs::remove_dir_all(checkout.join("module")).expect("is removed");
         fs::write(checkout.join("module"), "a file now").expect("is written");
         fs::remove_file(checkout.join("pipe")).expect("is removed");
@@ -587,8 +586,8 @@ mod tests {
         assert_eq!(held(), ["changed.rs", "kept.rs", "module"]);
         assert_eq!(fs::read_to_string(tree.join("module")).expect("is read"), "a file now");
         assert_eq!(fs::read_to_string(tree.join("changed.rs")).expect("is read"), "after");
-        let now = fs::metadata(tree.join("kept.rs")).and_then(|file| file.modified()).expect("a time");
-        assert_eq!(now, written, "what is the same was not written again");
+        let dated = fs::metadata(kept).and_then(|file| file.modified()).expect("a time");
+        assert_eq!(dated, long_ago, "what is the same was not written again");
     }
 
     #[test]

@@ -320,12 +320,7 @@ struct Built {
 
 /// The sources as they are.
 fn build(workshop: &Workshop) -> Result<Built, NotMeasured> {
-    workshop.copy_sources().map_err(|error| NotMeasured {
-        what: format!(
-            "{}: the sources can't be copied there ({error}); make room and run again",
-            workshop.tree.display()
-        ),
-    })?;
+    workshop.copy_sources()?;
     let arguments: [OsString; 12] = [
         "test".into(),
         "--no-run".into(),
